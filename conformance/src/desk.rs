@@ -1,0 +1,184 @@
+//! The desk: where the backends of one run report, and where a harness parks them.
+//!
+//! It belongs to the harness, not to the code: its mutex is the standard library's, taken by one thread at a time under
+//! the simulators, and never held across a facade operation.
+
+use crate::refinement::{Event, PrivateView, Saw, SharedView, Writer};
+use catcache_model::coherence::Step;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An answer of the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The key, as an index of the file.
+    pub key: u8,
+    /// The write that made the row; `None`: no row.
+    pub writer: Option<Writer>,
+    /// The backends whose last commit or abort had returned when the lookup was called, one bit each.
+    pub after: u8,
+}
+
+/// What one backend has reported.
+#[derive(Clone, Debug, Default)]
+pub struct Place {
+    /// The step that it is about to take, parked.
+    pub pending: Option<Step>,
+    /// The step that it took last, and what that saw, if the harness has not looked yet.
+    pub took: Option<(Step, Saw)>,
+    /// Steps taken since the harness last looked.
+    pub steps: u32,
+    /// Its private state.
+    pub private: PrivateView,
+    /// The write that it is about to make: the key of the file, and who.
+    pub writing: Option<(u8, Writer)>,
+    /// Its answers.
+    pub answers: Vec<Answered>,
+    /// Has it done everything?
+    pub finished: bool,
+}
+
+/// What all backends of a run have reported.
+#[derive(Debug, Default)]
+pub struct Board {
+    /// One a backend.
+    pub places: Vec<Place>,
+    /// Every step of the code in order, if the run is recorded.
+    pub events: Vec<Event>,
+    /// For each event that is a write, the key of the file and who wrote.
+    pub writes: Vec<(u8, Writer)>,
+    /// Backends whose last commit or abort has returned, one bit each.
+    pub done: u8,
+    /// What went wrong, first thing first.
+    pub failure: Option<String>,
+}
+
+/// How the backends of a run are treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Each step waits for the harness.
+    Gated,
+    /// They run; their steps are recorded.
+    Recorded,
+    /// They run; only answers are kept.
+    Free,
+}
+
+/// What a harness does when a backend has arrived at a gate or has finished; called by that backend, all others parked.
+pub type Arrival = dyn Fn(&mut Board, u8, &dyn Fn() -> SharedView) + Send + Sync;
+
+/// The desk of one run.
+pub struct Desk {
+    board: Mutex<Board>,
+    mode: Mode,
+    memory: bool,
+    arrival: Option<Arc<Arrival>>,
+}
+
+impl Desk {
+    /// A desk for `backends` backends. `memory`: is memory part of the model?
+    pub fn new(backends: usize, mode: Mode, memory: bool, arrival: Option<Arc<Arrival>>) -> Arc<Desk> {
+        let board = Board { places: vec![Place::default(); backends], ..Board::default() };
+        Arc::new(Desk { board: Mutex::new(board), mode, memory, arrival })
+    }
+
+    /// The board. A panic of a simulated thread must not hide what it had reported.
+    pub fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is this step part of the model at all?
+    fn counts(&self, step: Option<Step>) -> Option<Step> {
+        step.filter(|step| self.memory || !matches!(step, Step::Allocate | Step::Release | Step::Free))
+    }
+
+    /// A backend is about to take a step. True if it must be parked now.
+    pub fn before(&self, me: u8, step: Option<Step>, shared: &dyn Fn() -> SharedView) -> bool {
+        let Some(step) = self.counts(step) else { return false };
+        if self.mode != Mode::Gated || self.board().places[me as usize].finished {
+            return false;
+        }
+        let mut board = self.board();
+        if board.failure.is_some() {
+            return false;
+        }
+        if let Some(arrival) = &self.arrival {
+            arrival(&mut board, me, shared);
+        }
+        board.places[me as usize].pending = Some(step);
+        true
+    }
+
+    /// A backend has taken a step.
+    pub fn took(&self, me: u8, step: Option<Step>, saw: Saw) {
+        if self.mode == Mode::Free {
+            return;
+        }
+        let mut board = self.board();
+        if board.places[me as usize].finished {
+            return;
+        }
+        if step == Some(Step::Write)
+            && saw != Saw::Fail
+            && let Some(write) = board.places[me as usize].writing
+        {
+            board.writes.push(write);
+        }
+        let Some(step) = self.counts(step) else { return };
+        if self.mode == Mode::Recorded {
+            board.events.push(Event { backend: me, step: Some(step), saw });
+        }
+        let place = &mut board.places[me as usize];
+        place.took = Some((step, saw));
+        place.steps += 1;
+    }
+
+    /// A backend's private state has changed.
+    pub fn private(&self, me: u8, image: PrivateView) {
+        if self.mode == Mode::Gated {
+            self.board().places[me as usize].private = image;
+        }
+    }
+
+    /// Are images wanted?
+    pub fn wants_images(&self) -> bool {
+        self.mode == Mode::Gated
+    }
+
+    /// A backend is about to write.
+    pub fn writing(&self, me: u8, key: u8, writer: Writer) {
+        self.board().places[me as usize].writing = Some((key, writer));
+    }
+
+    /// A backend has called a lookup: who had finished by then?
+    pub fn asked(&self) -> u8 {
+        self.board().done
+    }
+
+    /// A lookup has returned.
+    pub fn answered(&self, me: u8, key: u8, writer: Option<Writer>, after: u8) {
+        self.board().places[me as usize].answers.push(Answered { key, writer, after });
+    }
+
+    /// A transaction has begun, or its commit or abort has returned.
+    pub fn done(&self, me: u8, done: bool) {
+        let mut board = self.board();
+        board.done = if done { board.done | 1 << me } else { board.done & !(1 << me) };
+    }
+
+    /// A backend has done everything.
+    pub fn finish(&self, me: u8, shared: &dyn Fn() -> SharedView) {
+        let mut board = self.board();
+        if self.mode == Mode::Gated
+            && board.failure.is_none()
+            && let Some(arrival) = &self.arrival
+        {
+            arrival(&mut board, me, shared);
+        }
+        board.places[me as usize].finished = true;
+    }
+
+    /// Something went wrong.
+    pub fn fail(&self, what: impl Into<String>) {
+        self.board().failure.get_or_insert(what.into());
+    }
+}

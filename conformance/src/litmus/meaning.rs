@@ -1,0 +1,119 @@
+//! What the grammar can't say: transactions are begun and ended, rows are there when they must be, versions exist.
+
+use super::lex::Span;
+use super::parse::Reading;
+use super::{Fault, Layer, LitmusError, Op};
+
+/// Checks what concerns a whole program or the whole file.
+pub(super) fn check(reading: &Reading<'_>) -> Result<(), LitmusError> {
+    let litmus = &reading.litmus;
+    if litmus.layer == Layer::Shared && litmus.local.is_some() {
+        let at = reading.backend_spans[0];
+        return Err(reading.meaning(at, "`layer shared` has no local view: leave `local` out or say `layer backend`"));
+    }
+    for backend in 0..litmus.backends.len() {
+        transactions(reading, backend)?;
+        for key in 0..litmus.keys.len() {
+            rows(reading, backend, key)?;
+        }
+    }
+    Ok(())
+}
+
+/// Transaction commands stand in pairs, writes within.
+fn transactions(reading: &Reading<'_>, backend: usize) -> Result<(), LitmusError> {
+    let decl = &reading.litmus.backends[backend];
+    let mut begun: Option<Span> = None;
+    for (&op, &at) in decl.ops.iter().zip(&reading.op_spans[backend]) {
+        let outside = begun.is_none();
+        let needs = op.writes().is_some() || op.ends_transaction() || op == Op::CommandEnd;
+        if needs && outside {
+            let message = format!("`{}` outside a transaction", reading.litmus.op_text(op));
+            return Err(reading.error(Fault::Meaning, at, message, Some("put `begin` before it".to_owned())));
+        }
+        if op == Op::Begin && !outside {
+            let hint = Some("end the first one with `commit` or `abort`".to_owned());
+            return Err(reading.error(Fault::Meaning, at, "`begin` inside a transaction".to_owned(), hint));
+        }
+        if op == Op::Begin {
+            begun = Some(at);
+        } else if op.ends_transaction() {
+            begun = None;
+        }
+    }
+    match begun {
+        Some(at) => {
+            let message = format!("this transaction of `{}` is never ended", decl.name);
+            Err(reading.error(Fault::Meaning, at, message, Some("add `commit` or `abort`".to_owned())))
+        }
+        None => Ok(()),
+    }
+}
+
+/// A row is inserted only where there is none, changed only where there is one, as far as that is certain: always if
+/// nobody else writes the key, else only for what this very transaction has written (it holds the key's lock).
+fn rows(reading: &Reading<'_>, backend: usize, key: usize) -> Result<(), LitmusError> {
+    let litmus = &reading.litmus;
+    let alone = litmus.backends.iter().enumerate().all(|(b, decl)| b == backend || decl.ops.iter().all(|op| op.writes() != Some(key)));
+    let first = if alone { Some(!litmus.keys[key].absent) } else { None };
+    let (mut committed, mut present) = (first, first);
+    for (&op, &at) in litmus.backends[backend].ops.iter().zip(&reading.op_spans[backend]) {
+        let name = &litmus.keys[key].name;
+        match (op, present) {
+            (Op::Insert(k), Some(true)) if k == key => {
+                return Err(reading.error(Fault::Meaning, at, format!("`{name}` has a row already"), Some(format!("`update {name}`"))));
+            }
+            (Op::Update(k) | Op::Delete(k), Some(false)) if k == key => {
+                return Err(reading.error(Fault::Meaning, at, format!("`{name}` has no row here"), Some(format!("`insert {name}`"))));
+            }
+            (Op::Insert(k) | Op::Update(k), _) if k == key => present = Some(true),
+            (Op::Delete(k), _) if k == key => present = Some(false),
+            (Op::Commit, _) => {
+                committed = if alone { present } else { None };
+                present = committed;
+            }
+            (Op::Abort | Op::CommitFails, _) => present = committed,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// `after other` needs something that `other` ends.
+pub(super) fn after(reading: &Reading<'_>, own: usize, other: usize, at: Span) -> Result<usize, LitmusError> {
+    let name = &reading.litmus.backends[other].name;
+    if own == other {
+        return Err(reading.meaning(at, format!("the lookup is one of `{name}` itself: its program says the order")));
+    }
+    if !reading.litmus.backends[other].ops.iter().any(|op| op.ends_transaction()) {
+        return Err(reading.meaning(at, format!("`{name}` never commits or aborts")));
+    }
+    Ok(other)
+}
+
+/// A version that no run can have is a slip of the pen, and would make `never` empty.
+pub(super) fn version(reading: &Reading<'_>, key: usize, number: Option<u32>, at: Span) -> Result<u32, LitmusError> {
+    let litmus = &reading.litmus;
+    let (name, writes) = (&litmus.keys[key].name, litmus.writes(key));
+    let Some(number) = number.filter(|n| *n as usize <= writes) else {
+        let times = if writes == 1 { "once".to_owned() } else { format!("{writes} times") };
+        return Err(reading.meaning(at, format!("`{name}` is written {times}: its last version is v{writes}")));
+    };
+    if number == 0 {
+        let none = Some("before the first insert the answer is `none`".to_owned());
+        return match litmus.keys[key].absent {
+            true => Err(reading.error(Fault::Meaning, at, format!("`{name}` has no row at first"), none)),
+            false => Ok(0),
+        };
+    }
+    // Whose write is the n-th is known only if one backend writes them all.
+    let mut writers = litmus.backends.iter().filter(|b| b.ops.iter().any(|op| op.writes() == Some(key)));
+    if let (Some(writer), None) = (writers.next(), writers.next()) {
+        let nth = writer.ops.iter().filter(|op| op.writes() == Some(key)).nth(number as usize - 1);
+        if matches!(nth, Some(Op::Delete(_))) {
+            let hint = Some("say `none`".to_owned());
+            return Err(reading.error(Fault::Meaning, at, format!("write {number} of `{name}` is a delete"), hint));
+        }
+    }
+    Ok(number)
+}

@@ -1,0 +1,305 @@
+//! Runs the programs of a litmus file over the code of one build, each operation watched.
+
+use super::{cache, thread};
+use crate::desk::Desk;
+use crate::litmus::{Litmus, Op};
+use crate::refinement::{EntryView, LocalView, PrivateView, Saw, SharedView, Writer};
+use crate::rules::Rule;
+use cache::backend::{Backend, MemoryCatalog, MemorySession, WriteError};
+use catcache_model::coherence::Step;
+use std::sync::Arc;
+
+/// Watches one backend and reports to the desk.
+pub struct Watch {
+    desk: Arc<Desk>,
+    me: u8,
+    shared: cache::Shared,
+    broken: Option<Rule>,
+}
+
+fn step(step: cache::Step) -> Option<Step> {
+    use cache::Level::Stripe;
+    Some(match step {
+        cache::Step::LocalHit => Step::LocalHit,
+        cache::Step::Accept => Step::Accept,
+        cache::Step::Find => Step::Find,
+        cache::Step::Check(Stripe) => Step::Check,
+        cache::Step::Unlink => Step::Unlink,
+        cache::Step::Token => Step::Token,
+        cache::Step::Snapshot => Step::Snapshot,
+        cache::Step::Scan => Step::Scan,
+        cache::Step::Allocate => Step::Allocate,
+        cache::Step::Evict => Step::Evict,
+        cache::Step::Publish => Step::Publish,
+        cache::Step::Release => Step::Release,
+        cache::Step::Free => Step::Free,
+        cache::Step::Write => Step::Write,
+        cache::Step::CommandEnd => Step::CommandEnd,
+        cache::Step::Log => Step::Log,
+        cache::Step::Open(Stripe) => Step::Open,
+        cache::Step::Visible => Step::Visible,
+        cache::Step::Advance => Step::Advance,
+        cache::Step::Close(Stripe) => Step::Close,
+        cache::Step::Withdraw(Stripe) => Step::Withdraw,
+        cache::Step::Send => Step::Send,
+        cache::Step::Unlock => Step::Unlock,
+        cache::Step::Undo => Step::Undo,
+        // Nobody opens these in the first part of the model.
+        cache::Step::Check(cache::Level::Catalog | cache::Level::Database)
+        | cache::Step::Open(cache::Level::Catalog | cache::Level::Database)
+        | cache::Step::Close(cache::Level::Catalog | cache::Level::Database)
+        | cache::Step::Withdraw(cache::Level::Catalog | cache::Level::Database) => return None,
+    })
+}
+
+fn saw(seen: &cache::Seen) -> Saw {
+    let place = |at: &cache::EntryAt| at.0;
+    match seen {
+        cache::Seen::Nothing => Saw::Nothing,
+        cache::Seen::Messages { count, reset } => Saw::Messages { count: *count, reset: *reset },
+        cache::Seen::Found(at) => Saw::Found(at.as_ref().map(place)),
+        cache::Seen::Stamp(stamp) => Saw::Stamp { mark: stamp.mark, open: stamp.open },
+        cache::Seen::Clock(clock) => Saw::Clock(*clock),
+        cache::Seen::Slot(at) => Saw::Slot(at.as_ref().map(place)),
+        cache::Seen::Published { entry, replaced, kept_existing } => Saw::Published {
+            entry: place(entry),
+            replaced: replaced.as_ref().map(place),
+            existing: *kept_existing,
+        },
+        cache::Seen::Unlinked { entry, free } => Saw::Unlinked { entry: place(entry), free: *free },
+        cache::Seen::Released { entry, free } => Saw::Released { entry: place(entry), free: *free },
+        cache::Seen::Evicted(at) => Saw::Evicted(at.as_ref().map(place)),
+        cache::Seen::Freed(at) => Saw::Freed(place(at)),
+        cache::Seen::Row { present } => Saw::Row { present: *present },
+        cache::Seen::Fail => Saw::Fail,
+    }
+}
+
+fn rule(rule: cache::Rule) -> Rule {
+    macro_rules! same {
+        ($($name:ident)+) => { match rule { $(cache::Rule::$name => Rule::$name),+ } };
+    }
+    crate::rules::each_rule!(same)
+}
+
+fn key_index(key: &cache::OwnedKey) -> u8 {
+    key.bytes.first().copied().unwrap_or(u8::MAX)
+}
+
+/// A row that no run could have written shows as a writer that doesn't exist, so that every comparison fails on it.
+fn writer(row: Option<&[u8]>) -> Option<Writer> {
+    row.map(|row| Writer::of(row).unwrap_or(Writer { backend: u8::MAX - 1, op: 0 }))
+}
+
+/// The shared state; all backends must be parked.
+fn view(shared: &cache::Shared) -> SharedView {
+    let image = shared.peek();
+    SharedView {
+        clock: image.clock,
+        stripes: image.stripes.iter().map(|s| (s.mark, s.open)).collect(),
+        entries: image
+            .entries
+            .iter()
+            .map(|e| EntryView {
+                at: e.at.0,
+                key: key_index(&e.key),
+                writer: writer(e.row.as_deref()),
+                token: e.token,
+                linked: e.linked,
+                references: e.references,
+            })
+            .collect(),
+        ring_tail: image.ring_tail,
+        positions: image.ring_positions.iter().flatten().copied().collect(),
+        free_slots: image.free_slots,
+    }
+}
+
+impl cache::Probe for Watch {
+    fn before(&self, at: cache::Step) {
+        if self.desk.before(self.me, step(at), &|| view(&self.shared)) {
+            thread::yield_now();
+        }
+    }
+
+    fn took(&self, at: cache::Step, seen: cache::Seen) {
+        self.desk.took(self.me, step(at), saw(&seen));
+    }
+
+    fn private(&self, image: impl FnOnce() -> cache::PrivateImage) {
+        if !self.desk.wants_images() {
+            return;
+        }
+        let image = image();
+        let local = image
+            .local
+            .iter()
+            .map(|l| LocalView {
+                key: key_index(&l.key),
+                entry: l.entry.map(|at| at.0),
+                writer: writer(l.row.as_deref()),
+            })
+            .collect();
+        let dirty = image.dirty.iter().map(|(_, cache, hash)| (*cache, *hash)).collect();
+        self.desk.private(self.me, PrivateView { local, snapshot: image.snapshot, dirty });
+    }
+
+    fn keeps(&self, asked: cache::Rule) -> bool {
+        self.broken.is_none_or(|broken| broken != rule(asked))
+    }
+}
+
+type Session = Backend<MemorySession<Arc<Watch>>, Arc<Watch>>;
+
+/// A backend that is attached and has its program before it.
+pub struct Actor {
+    backend: Session,
+    watch: Arc<Watch>,
+    desk: Arc<Desk>,
+    names: Arc<[(u8, u32)]>,
+    ops: Vec<Op>,
+    me: u8,
+}
+
+const DATABASE: u32 = 1;
+
+fn with_key<R>(names: &[(u8, u32)], key: usize, use_it: impl FnOnce(&cache::Key<'_>) -> R) -> R {
+    let (cache, hash) = names[key];
+    use_it(&cache::Key { database: DATABASE, cache, hash, bytes: &[key as u8] })
+}
+
+/// Builds the world of a litmus file: a segment of `slots` entries, a catalog, and its backends, attached.
+///
+/// # Errors
+/// What the code refused, in words.
+pub fn world(litmus: &Litmus, slots: u32, desk: &Arc<Desk>, broken: Option<Rule>) -> Result<Vec<Actor>, String> {
+    let names: Arc<[(u8, u32)]> = (0..litmus.keys.len()).map(|k| (litmus.cache_id(k), litmus.keys[k].hash)).collect();
+    let config = cache::Config {
+        stripes: litmus.stripes,
+        ring: litmus.ring,
+        backends: litmus.backends.len() as u32,
+        uniform: Some(cache::shared::Uniform { slots, bytes: 64 }),
+        ..cache::Config::tiny()
+    };
+    let shared = cache::Shared::anonymous(&config).map_err(|e| e.to_string())?;
+    let catalog = MemoryCatalog::new();
+    for (k, decl) in litmus.keys.iter().enumerate() {
+        with_key(&names, k, |key| {
+            if !decl.absent {
+                catalog.fill(key, &Writer::FIRST.bytes());
+            }
+            if decl.toasted {
+                catalog.toast(key);
+            }
+        });
+    }
+    let mut actors = Vec::new();
+    for (me, decl) in litmus.backends.iter().enumerate() {
+        let watch = Arc::new(Watch {
+            desk: Arc::clone(desk),
+            me: me as u8,
+            shared: shared.clone(),
+            broken,
+        });
+        let session = catalog.session(Arc::clone(&watch));
+        let mut backend =
+            Backend::attach_with(&shared, DATABASE, session, Arc::clone(&watch)).map_err(|e| e.to_string())?;
+        if let Some(limit) = litmus.local {
+            backend.set_local_limit(limit);
+        }
+        actors.push(Actor {
+            backend,
+            watch,
+            desk: Arc::clone(desk),
+            names: Arc::clone(&names),
+            ops: decl.ops.clone(),
+            me: me as u8,
+        });
+    }
+    Ok(actors)
+}
+
+impl Actor {
+    /// Runs the program, operation by operation, and returns the backend, so that detaching is not part of the run.
+    pub fn run(mut self) -> Actor {
+        for op in 0..self.ops.len() {
+            if let Err(why) = self.operate(op) {
+                self.desk.fail(why);
+                break;
+            }
+        }
+        self.desk.finish(self.me, &|| view(&self.watch.shared));
+        self
+    }
+
+    fn operate(&mut self, nth: usize) -> Result<(), String> {
+        let names = Arc::clone(&self.names);
+        match self.ops[nth] {
+            Op::Lookup(k) => {
+                let after = self.desk.asked();
+                let row = with_key(&names, k, |key| {
+                    self.backend.lookup(key).map(writer).map_err(|e| e.to_string())
+                })?;
+                self.desk.answered(self.me, k as u8, row, after);
+            }
+            Op::Accept => self.backend.accept(),
+            Op::Begin => {
+                self.desk.done(self.me, false);
+                self.backend.begin().map_err(|e| e.to_string())?;
+            }
+            Op::Insert(k) | Op::Update(k) => self.write(nth, k, true)?,
+            Op::Delete(k) => self.write(nth, k, false)?,
+            Op::CommandEnd => self.backend.command_end(),
+            Op::Commit => {
+                self.backend.commit().map_err(|e| e.to_string())?;
+                self.desk.done(self.me, true);
+            }
+            Op::CommitFails => {
+                self.backend.catalog_mut().refuse_next_visible();
+                if self.backend.commit().is_ok() {
+                    return Err("a commit that was to fail did not".into());
+                }
+                self.desk.done(self.me, true);
+            }
+            Op::Abort => {
+                self.backend.abort().map_err(|e| e.to_string())?;
+                self.desk.done(self.me, true);
+            }
+            Op::Evict(k) => {
+                with_key(&names, k, |key| self.watch.shared.evict(&self.watch, key));
+            }
+        }
+        Ok(())
+    }
+
+    /// A row is locked by whoever wrote it first, to the end of its transaction: wait for it.
+    fn write(&mut self, nth: usize, k: usize, present: bool) -> Result<(), String> {
+        let names = Arc::clone(&self.names);
+        let by = Writer { backend: self.me, op: nth as u8 };
+        self.desk.writing(self.me, k as u8, by);
+        loop {
+            let done = with_key(&names, k, |key| {
+                if present { self.backend.put(key, &by.bytes()) } else { self.backend.delete(key) }
+            });
+            match done {
+                Ok(()) => return Ok(()),
+                Err(WriteError::Conflict(_)) => thread::yield_now(),
+                Err(e) => return Err(e.to_string()),
+            }
+        }
+    }
+}
+
+/// Runs the actors as threads of this build, and waits for all.
+pub fn run(actors: Vec<Actor>) -> Result<(), String> {
+    let threads: Vec<_> = actors.into_iter().map(|actor| thread::spawn(move || actor.run())).collect();
+    let mut failed = false;
+    for thread in threads {
+        match thread.join() {
+            // Detaching takes steps of its own, which belong to no program: the backends are left as they are.
+            Ok(actor) => std::mem::forget(actor),
+            Err(_) => failed = true,
+        }
+    }
+    if failed { Err("a backend panicked".into()) } else { Ok(()) }
+}

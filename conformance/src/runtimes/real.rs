@@ -1,0 +1,7 @@
+//! The build that users get, on real threads.
+
+use shared_catcache as cache;
+use std::thread;
+
+#[path = "body.rs"]
+pub mod body;

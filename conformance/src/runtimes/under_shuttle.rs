@@ -1,0 +1,7 @@
+//! The build over shuttle.
+
+use shared_catcache_under_shuttle as cache;
+use shuttle::thread;
+
+#[path = "body.rs"]
+pub mod body;

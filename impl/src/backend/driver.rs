@@ -1,0 +1,206 @@
+//! The protocol's order of events: what a lookup beyond the local view, a command's end, a commit and an abort do, one after
+//! another. [`Backend`](super::Backend) is the door to it.
+//!
+//! Here the catalog session meets the rest of the backend ([`Core`]).
+
+use super::core::{Core, Running};
+use super::local_view::Local;
+use super::ring::Message;
+use super::{Catalog, CommitError, LookupError};
+use crate::error::Error;
+use crate::key::Key;
+use crate::probe::{Probe, Rule, Seen, Step};
+use crate::shared::Token;
+
+/// A row that has grown the buffer beyond this does not keep it.
+const ROW_BUFFER_MAX: usize = 64 << 10;
+
+/// A backend but for the handle that its answers are borrowed from.
+pub(super) struct Driver<C: Catalog, P: Probe> {
+    pub(super) core: Core<P>,
+    pub(super) catalog: C,
+    /// See [`Core::held`].
+    pub(super) snapshot: Option<C::Snapshot>,
+    /// The row that is being loaded.
+    pub(super) row: Vec<u8>,
+}
+
+impl<C: Catalog, P: Probe> Driver<C, P> {
+    /// See [`Backend::lookup`](super::Backend::lookup): the rest of it, for what is not the first of its hash in the local view.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn lookup_beyond(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, LookupError<C::Error>> {
+        if let Some(found) = self.core.local.find(&self.core.shared, key) {
+            self.core.probe.before(Step::LocalHit);
+            let row = self.core.row(found);
+            self.core.probe.took(Step::LocalHit, Seen::Row { present: row.is_some() });
+            return Ok(row);
+        }
+        self.core.stats.misses += 1;
+        let own = self.core.database;
+        if key.database != own && key.database != 0 {
+            return Err(LookupError::ForeignDatabase { asked: key.database, own });
+        }
+        if self.core.probe.keeps(Rule::AcceptBeforeProbe) {
+            self.accept();
+        }
+        let found = match self.core.find(key) {
+            Some(found) => found,
+            None => self.load(key).map_err(LookupError::Catalog)?,
+        };
+        self.drop_stale_snapshot();
+        Ok(self.core.row(found))
+    }
+
+    /// Reads the row from the catalog, publishes it if that is allowed, and puts it into the local view.
+    fn load(&mut self, key: &Key<'_>) -> Result<Local, C::Error> {
+        let matches = Message::from(key);
+        loop {
+            let (token, snapshot) = self.hold_snapshot()?;
+            self.core.running = Some(Running { matches, doomed: false });
+            self.core.stats.scans += 1;
+            self.row.clear();
+            let present = self.catalog.scan(key, &snapshot, &mut self.row, &mut self.core);
+            let doomed = self.core.running.take().is_some_and(|running| running.doomed);
+            let present = match present {
+                Ok(present) => present,
+                Err(error) => {
+                    self.core.held = None;
+                    self.core.show();
+                    return Err(error);
+                }
+            };
+            // An accept inside the scan may have dropped it.
+            if self.core.held.is_some() {
+                self.snapshot = Some(snapshot);
+            }
+            if doomed {
+                self.core.stats.restarts += 1;
+                continue;
+            }
+            let local = self.core.keep(key, present.then_some(&self.row[..]), token);
+            if self.row.capacity() > ROW_BUFFER_MAX {
+                self.row = Vec::new();
+            }
+            return Ok(local);
+        }
+    }
+
+    /// The catalog snapshot to load with, and the token that belongs to it (B5): the held one, or a new one, which is then
+    /// held.
+    fn hold_snapshot(&mut self) -> Result<(Token, C::Snapshot), C::Error> {
+        if let (Some(token), Some(snapshot)) = (self.core.held, self.snapshot.take()) {
+            if self.core.probe.keeps(Rule::TokenPerSnapshot) {
+                return Ok((token, snapshot));
+            }
+            let token = self.core.shared.token(&self.core.probe);
+            self.core.held = Some(token);
+            self.core.show();
+            return Ok((token, snapshot));
+        }
+        self.core.held = None;
+        // The clock before the snapshot: what is not in the snapshot closes its bracket at a later clock.
+        let token = self.core.shared.token(&self.core.probe);
+        let snapshot = self.catalog.snapshot()?;
+        self.core.held = Some(token);
+        self.core.show();
+        Ok((token, snapshot))
+    }
+
+    /// Lets go of a catalog snapshot that counts as dropped, so that the host can clean up behind it.
+    fn drop_stale_snapshot(&mut self) {
+        if self.core.held.is_none() {
+            self.snapshot = None;
+        }
+    }
+
+    /// See [`Backend::accept`](super::Backend::accept).
+    pub(super) fn accept(&mut self) {
+        self.core.accept(false);
+        self.drop_stale_snapshot();
+    }
+
+    /// See [`Backend::begin`](super::Backend::begin).
+    pub(super) fn begin(&mut self) -> Result<(), Error> {
+        if self.core.in_transaction {
+            return Err(Error::Transaction {
+                operation: "begin",
+                reason: "a transaction is running already; commit or abort it first",
+            });
+        }
+        self.core.in_transaction = true;
+        self.core.accept(true);
+        self.drop_stale_snapshot();
+        Ok(())
+    }
+
+    /// See [`Backend::command_end`](super::Backend::command_end).
+    pub(super) fn command_end(&mut self) {
+        self.core.probe.before(Step::CommandEnd);
+        self.catalog.command_end();
+        let changed = self.core.dirty.end_command();
+        self.core.probe.took(Step::CommandEnd, Seen::Nothing);
+        if self.core.probe.keeps(Rule::DropLocalAtCommandEnd) {
+            self.core.drop_local(&changed);
+        }
+        if !changed.is_empty() && self.core.probe.keeps(Rule::DropSnapshotAtCommandEnd) {
+            self.core.held = None;
+        }
+        self.core.show();
+        self.core.release_dropped();
+        self.core.call_back(&changed);
+        self.drop_stale_snapshot();
+    }
+
+    /// See [`Backend::commit`](super::Backend::commit).
+    pub(super) fn commit(&mut self) -> Result<(), CommitError<C::Error>> {
+        self.core.require_transaction("commit").map_err(CommitError::Misuse)?;
+        // Everything that is allocated is allocated here: from C on a commit must not fail (D20).
+        let messages = self.core.dirty.messages().to_vec();
+        let mut bracket = self.core.shared.bracket(messages.iter().map(|m| (m.database, m.cache, m.hash)));
+        if let Err(error) = self.catalog.log() {
+            self.undo();
+            return Err(CommitError::Log(error));
+        }
+        bracket.open(&self.core.probe);
+        if let Err(error) = self.catalog.make_visible() {
+            if self.core.probe.keeps(Rule::WithdrawOnFailure) {
+                bracket.withdraw(&self.core.probe);
+            } else {
+                bracket.abandon();
+            }
+            self.undo();
+            return Err(CommitError::Visible(error));
+        }
+        bracket.close(&self.core.probe);
+        // Not before the close: an old entry of an own row would still be taken for valid (D41).
+        self.core.forget_changes();
+        self.core.held = None;
+        self.core.show();
+        if self.core.probe.keeps(Rule::SendMessages) {
+            self.core.ring.send(&self.core.probe, &messages);
+        }
+        self.catalog.unlock();
+        self.core.in_transaction = false;
+        self.drop_stale_snapshot();
+        Ok(())
+    }
+
+    /// Aborts: what the transaction has touched leaves the local view as it was before and as it was after (A27).
+    pub(super) fn undo(&mut self) {
+        self.catalog.undo();
+        let changed = self.core.dirty.messages().to_vec();
+        if self.core.probe.keeps(Rule::DropLocalOnAbort) {
+            self.core.drop_local(&changed);
+        }
+        if self.core.probe.keeps(Rule::DropSnapshotOnAbort) {
+            self.core.held = None;
+        }
+        self.core.forget_changes();
+        self.core.in_transaction = false;
+        self.core.show();
+        self.core.release_dropped();
+        self.core.call_back(&changed);
+        self.drop_stale_snapshot();
+    }
+}

@@ -1,0 +1,328 @@
+//! The backend layer: one backend's use of the shared cache, whole.
+//!
+//! A [`Backend`] is what a process or thread of the host holds: it answers lookups, follows its own transaction and
+//! tells the others what has changed. It stands on the shared layer, which knows entries and stamps but no
+//! transactions, and adds what PostgreSQL has of its own (and therefore uses in place of this layer): a local table, a
+//! message ring, the bookkeeping of own changes.
+//!
+//! ```text
+//!     lookup ─▶ local view ──hit──▶ row                                            no atomic access, nothing shared written
+//!                  │ miss
+//!                  ▼
+//!               accept messages ─▶ shared table ──valid entry──▶ reference into the local view ─▶ row
+//!                                     │ none, invalid, or covered by the own dirty set
+//!                                     ▼
+//!                                  token ─▶ snapshot ─▶ scan ─▶ publish ─▶ local view ─▶ row
+//! ```
+//!
+//! | file | idea |
+//! | --- | --- |
+//! | `local_view` | what this backend has used, stable between two accepts (A7) |
+//! | `dirty_set` | what its transaction has changed (A23 to A27) |
+//! | `ring` | how it hears of what the others have changed (A48 to A51) |
+//! | `core` | all of a backend but its catalog session: accept, adopt, publish, release |
+//! | `driver` | the order of events in a lookup, a command's end, a commit, an abort |
+//! | [`catalog`] | what it asks of the host |
+//! | [`memory_catalog`] | a host's catalog for tests, benchmarks and as an example |
+//!
+//! # What is kept
+//!
+//! * **B1, freshness.** A lookup reflects every commit whose messages this backend has accepted (A1): accepting drops what
+//!   they name from the local view, and what is in the shared table is never stale.
+//! * **B2, stability.** Between two accepts, command ends or aborts of its own, a backend gets the same answer for the
+//!   same key: a hit in the local view accepts nothing (A4), and nothing leaves the view but at those three (A7).
+//! * **B3, no dirty read.** What a backend reads while its transaction has changed the row's hash is neither taken from
+//!   nor put into the shared table (D7, D8), and leaves the local view with the transaction if that aborts (A27).
+//! * **B4, order.** The held catalog snapshot is never older than an entry that was handed out (A9): a newer one drops it.
+//! * **B5, one token per snapshot.** A snapshot carries the clock as read before it was taken, for as long as it is used
+//!   (D3).
+//!
+//! # Order of effects
+//!
+//! Each step is one lock section or one atomic access. What it means for the backend's private state is done at once
+//! right after it; only then are the references that were dropped by it released, one step each. Invalidation callbacks
+//! come last, when everything has been flushed (A36); they have no access to the backend, so nothing can re-enter it.
+//!
+//! Running loads: a lookup inside a scan is impossible ([`Nested`] can only accept), so at most one load runs, and its
+//! state is one field. A load that is doomed starts again without a bound: each turn has consumed messages, which
+//! others had to commit; forced flushing alone never dooms (A47).
+
+pub mod catalog;
+mod core;
+mod dirty_set;
+mod driver;
+mod local_view;
+pub mod memory_catalog;
+mod ring;
+
+use self::core::Core;
+use crate::error::Error;
+use crate::key::Key;
+use crate::probe::{Probe, Rule, Seen, Step};
+use crate::shared::Shared;
+use crate::sync::{MODELLED, panicking};
+use driver::Driver;
+use ring::Ring;
+use std::fmt;
+
+pub use catalog::{Catalog, Nested};
+pub use memory_catalog::{Conflict, MemoryCatalog, MemoryError, MemorySession, MemorySnapshot, WriteError};
+
+/// How many entries a local view may keep at an accept, unless [`Backend::set_local_limit`] says otherwise.
+pub const LOCAL_LIMIT_DEFAULT: u32 = 1 << 16;
+
+/// Why a lookup has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LookupError<E: std::error::Error + 'static> {
+    /// The catalog could not be read; the cache is as if the lookup had not been made.
+    #[error("the catalog could not be read: {0}")]
+    Catalog(#[source] E),
+    /// A backend hears of changes in its own database and in the shared catalogs only, so it can't cache others' rows.
+    #[error("the key is of database {asked}, but this backend is of database {own}: attach a backend to {asked}")]
+    ForeignDatabase {
+        /// The key's.
+        asked: u32,
+        /// The backend's.
+        own: u32,
+    },
+}
+
+/// Why a transaction has not committed. Except for [`CommitError::Misuse`] it has been aborted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommitError<E: std::error::Error + 'static> {
+    /// There is no transaction to commit.
+    #[error(transparent)]
+    Misuse(Error),
+    /// The catalog could not log the commit (C).
+    #[error("the commit could not be logged, the transaction was aborted: {0}")]
+    Log(#[source] E),
+    /// The catalog could not make the commit visible (P). Nothing has become visible.
+    #[error("the commit could not be made visible, the transaction was aborted: {0}")]
+    Visible(#[source] E),
+}
+
+/// What a callback hears: something that was derived from the cache may be out of date (A36).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Invalidation {
+    /// The database; 0 for shared catalogs, and when it is everything.
+    pub database: u32,
+    /// The cache; 0 when it is everything.
+    pub cache: u8,
+    /// The hash of the changed row's key; 0 when it is everything.
+    pub hash: u32,
+}
+
+impl Invalidation {
+    /// Everything may be out of date: the backend fell too far behind.
+    pub const EVERYTHING: Invalidation = Invalidation { database: 0, cache: 0, hash: 0 };
+
+    /// Whether everything must be taken for out of date. A row whose hash happens to be 0 counts as everything too: a
+    /// false alarm is allowed, a miss is not (A28).
+    pub fn is_everything(&self) -> bool {
+        self.hash == 0
+    }
+}
+
+/// What a backend has done since it was attached, and what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackendStats {
+    /// Lookups.
+    pub lookups: u64,
+    /// Lookups that were not answered by the local view.
+    pub misses: u64,
+    /// Lookups answered by a valid entry of the shared table.
+    pub shared_hits: u64,
+    /// Scans of the catalog.
+    pub scans: u64,
+    /// Scans that were thrown away because the row changed meanwhile (B01).
+    pub restarts: u64,
+    /// Loads that were published.
+    pub published: u64,
+    /// Loads that found an entry of another backend at the end, and took that.
+    pub adopted: u64,
+    /// Loads that stayed private.
+    pub kept_private: u64,
+    /// Messages accepted, those of other databases included.
+    pub messages: u64,
+    /// Resets: so often the backend had fallen too far behind.
+    pub resets: u64,
+    /// Entries in the local view.
+    pub local_entries: u32,
+    /// Private ones among them.
+    pub private_entries: u32,
+    /// Bytes of the local view's table, private rows not counted.
+    pub local_bytes: u64,
+}
+
+/// One backend's handle on the cache. See the module's docs for what it keeps.
+///
+/// It is `Send` if its catalog session is, and used by one thread at a time.
+pub struct Backend<C: Catalog, P: Probe = ()> {
+    /// What answers are borrowed from: apart from the driver, so that a hit may be returned from where it was found.
+    shared: Shared,
+    driver: Driver<C, P>,
+}
+
+impl<C: Catalog, P: Probe> fmt::Debug for Backend<C, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backend")
+            .field("database", &self.driver.core.database)
+            .field("ring", &self.driver.core.ring)
+            .field("in_transaction", &self.driver.core.in_transaction)
+            .field("held", &self.driver.core.held)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<C: Catalog> Backend<C> {
+    /// Joins the cache as a backend of `database` (A51: the ring first, so nothing that is cached later can be missed).
+    /// O(backends).
+    ///
+    /// # Errors
+    /// [`Error::TooManyBackends`] when all slots of the segment are in use.
+    pub fn attach(shared: &Shared, database: u32, catalog: C) -> Result<Backend<C>, Error> {
+        Backend::attach_with(shared, database, catalog, ())
+    }
+}
+
+impl<C: Catalog, P: Probe> Backend<C, P> {
+    /// As [`Backend::attach`], watched by `probe`.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBackends`] when all slots of the segment are in use.
+    pub fn attach_with(shared: &Shared, database: u32, catalog: C, probe: P) -> Result<Backend<C, P>, Error> {
+        let core = Core::new(Ring::join(shared)?, shared.clone(), database, probe);
+        Ok(Backend { shared: shared.clone(), driver: Driver { core, catalog, snapshot: None, row: Vec::new() } })
+    }
+
+    /// The row of `key`, or `None` if there is none (a negative answer is cached as well, A35). The row is not copied: it
+    /// is borrowed from the segment, and stays what it is for as long as it is borrowed (A39).
+    ///
+    /// A hit in the local view is O(1) and takes part in nothing shared. Everything else accepts messages first, looks into
+    /// the shared table, and at last reads the catalog. Works outside a transaction too.
+    ///
+    /// # Errors
+    /// [`LookupError::Catalog`] if the catalog could not be read; nothing of the load is left (B11, B67).
+    /// [`LookupError::ForeignDatabase`] if the key is of another database than the backend.
+    // Always inlined: a hit is some 60 instructions, a call of this signature costs a dozen more.
+    #[inline(always)]
+    pub fn lookup(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, LookupError<C::Error>> {
+        let driver = &mut self.driver;
+        driver.core.stats.lookups += 1;
+        if let Some(row) = driver.core.local.find_first(&self.shared, key) {
+            driver.core.probe.before(Step::LocalHit);
+            driver.core.probe.took(Step::LocalHit, Seen::Row { present: row.is_some() });
+            return Ok(row);
+        }
+        driver.lookup_beyond(key)
+    }
+
+    /// Accepts the pending messages: everything that they name leaves the local view, and the next lookups reflect what
+    /// they were sent for (A1). PostgreSQL does it after getting a lock (A5), so that what the lock protects is seen.
+    /// Also the only place where the local view is brought within its limit. One atomic load if there is nothing to do.
+    pub fn accept(&mut self) {
+        self.driver.accept();
+    }
+
+    /// Begins a transaction: accepts (A3), and drops the catalog snapshot (A12).
+    ///
+    /// # Errors
+    /// [`Error::Transaction`] if one is running already.
+    pub fn begin(&mut self) -> Result<(), Error> {
+        self.driver.begin()
+    }
+
+    /// Notes that the running command has changed the row of `key`: inserted, updated or deleted it, whether or not it is
+    /// cached anywhere (A25). To be called after the change and before the command ends, once for each cache that the row
+    /// is in, twice if its key has changed. Amortised O(1).
+    ///
+    /// # Errors
+    /// [`Error::Transaction`] outside a transaction.
+    pub fn changed(&mut self, key: &Key<'_>) -> Result<(), Error> {
+        self.driver.core.require_transaction("changed")?;
+        if self.driver.core.probe.keeps(Rule::RegisterMessage) {
+            self.driver.core.dirty.register(key.into());
+            self.driver.core.show();
+        }
+        Ok(())
+    }
+
+    /// Ends the running command: its changes become visible to this backend (A23). What they touched leaves the local
+    /// view, and the catalog snapshot is dropped. O(changes of the command).
+    pub fn command_end(&mut self) {
+        self.driver.command_end();
+    }
+
+    /// Commits: C, then the bracket around P, then the messages, then L (A15, A16). O(changes).
+    ///
+    /// The own local view is left alone: the own messages come back through the ring (A17).
+    ///
+    /// # Errors
+    /// [`CommitError::Misuse`] outside a transaction. Otherwise what the catalog said when it refused C or P; the
+    /// transaction has then been aborted, and nothing of it has become visible.
+    pub fn commit(&mut self) -> Result<(), CommitError<C::Error>> {
+        self.driver.commit()
+    }
+
+    /// Aborts: the catalog forgets the changes, and what the transaction had touched leaves the local view, as it was
+    /// before and as it was after (A27). Nothing is sent (A18). O(changes).
+    ///
+    /// # Errors
+    /// [`Error::Transaction`] outside a transaction.
+    pub fn abort(&mut self) -> Result<(), Error> {
+        self.driver.core.require_transaction("abort")?;
+        self.driver.undo();
+        Ok(())
+    }
+
+    /// The catalog session, for writing through it. Tell the cache what was written with [`Backend::changed`].
+    pub fn catalog_mut(&mut self) -> &mut C {
+        &mut self.driver.catalog
+    }
+
+    /// Sets how many entries the local view may keep. The limit is enforced at accept only (A7); until then the view may
+    /// overshoot. At the accept all private entries go first, then references.
+    pub fn set_local_limit(&mut self, entries: u32) {
+        self.driver.core.local_limit = entries;
+    }
+
+    /// Has `callback` called with each invalidation from now on: for what the host derives from cached rows (A36). It is
+    /// called when the entries have left the local view already, and has no access to the backend; it may be called
+    /// outside a transaction and in the middle of a load, and should only mark what it keeps as out of date.
+    pub fn on_invalidation(&mut self, callback: impl FnMut(Invalidation) + Send + 'static) {
+        self.driver.core.callbacks.push(Box::new(callback));
+    }
+
+    /// What the backend has done and what it holds.
+    pub fn stats(&self) -> BackendStats {
+        BackendStats {
+            local_entries: self.driver.core.local.len(),
+            private_entries: self.driver.core.local.private_len(),
+            local_bytes: self.driver.core.local.table_bytes() as u64,
+            ..self.driver.core.stats
+        }
+    }
+}
+
+impl<C: Catalog, P: Probe> Drop for Backend<C, P> {
+    /// Aborts what has not been committed, and releases all references. The ring is left after it.
+    fn drop(&mut self) {
+        // A simulator that unwinds a failed test must not be asked for a lock again.
+        if MODELLED && panicking() {
+            return;
+        }
+        if self.driver.core.in_transaction {
+            self.driver.undo();
+        }
+        let Core { local, dropped, .. } = &mut self.driver.core;
+        local.clear(dropped);
+        self.driver.core.release_dropped();
+    }
+}
+
+#[cfg(test)]
+mod tests;

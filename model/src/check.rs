@@ -1,0 +1,119 @@
+//! Runs scopes and faults, and gives verdicts that can be trusted.
+//!
+//! A verdict comes from a run without time-out, target or boundary, whose counts equal the pinned ones. A fault's run
+//! must find a counterexample, the shortest (breadth first, one thread).
+
+use crate::coherence::{Action, Coherence, Fault, Property, Scope};
+use crate::coverage::Coverage;
+use stateright::{Checker, HasDiscoveries, Model};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the run of a scope said.
+#[derive(Clone, Debug)]
+pub struct ScopeVerdict {
+    /// The scope.
+    pub scope: &'static str,
+    /// Distinct states.
+    pub unique: usize,
+    /// States generated.
+    pub generated: usize,
+    /// Wall time.
+    pub took: Duration,
+    /// Properties that were broken, with the run that breaks each as columns.
+    pub broken: Vec<(String, String)>,
+    /// The counts that were pinned.
+    pub pinned: (usize, usize),
+}
+
+impl ScopeVerdict {
+    /// Did everything hold, and was all of it explored?
+    pub fn held(&self) -> bool {
+        self.broken.is_empty() && self.counts_pinned()
+    }
+
+    /// Are the counts those that the scope pins?
+    pub fn counts_pinned(&self) -> bool {
+        self.pinned == (self.unique, self.generated)
+    }
+}
+
+/// The odds that two states shared a fingerprint, and one was therefore missed: n² / 2⁶⁵.
+pub fn collision_odds(unique: usize) -> f64 {
+    (unique as f64).powi(2) / 2f64.powi(65)
+}
+
+/// Explores a scope to its end. `coverage` collects the branches taken.
+pub fn scope(scope: &Scope, threads: usize, coverage: &Coverage) -> ScopeVerdict {
+    let model = Coherence::new(scope.program.clone());
+    let taken = Arc::clone(&model.coverage);
+    let start = Instant::now();
+    let checker = model.checker().threads(threads).spawn_dfs().join();
+    let took = start.elapsed();
+    coverage.merge(&taken);
+    let broken = checker
+        .discoveries()
+        .into_iter()
+        .map(|(name, path)| (name.to_owned(), crate::diagram::columns(&scope.program, &path.into_actions())))
+        .collect();
+    ScopeVerdict {
+        scope: scope.name,
+        unique: checker.unique_state_count(),
+        generated: checker.state_count(),
+        took,
+        broken,
+        pinned: (scope.unique, scope.generated),
+    }
+}
+
+/// What the run of a fault said.
+#[derive(Clone, Debug)]
+pub struct FaultVerdict {
+    /// The fault.
+    pub fault: Fault,
+    /// The scope in which it was looked for.
+    pub scope: &'static str,
+    /// The property that it broke first, if any.
+    pub broke: Option<Property>,
+    /// The shortest counterexample.
+    pub counterexample: Vec<Action>,
+    /// As columns, one per backend.
+    pub columns: String,
+    /// States looked at.
+    pub unique: usize,
+    /// Wall time.
+    pub took: Duration,
+}
+
+impl FaultVerdict {
+    /// Was it caught, by the property that it is expected to break?
+    pub fn caught(&self) -> bool {
+        self.broke == Some(self.fault.breaks())
+    }
+}
+
+/// Looks for the shortest counterexample to a fault, in the scope that the fault names. `None` if there is no such scope.
+pub fn fault(fault: Fault) -> Option<FaultVerdict> {
+    let scope = Scope::named(fault.scope())?;
+    Some(fault_in(fault, &scope))
+}
+
+/// Looks for the shortest counterexample to a fault in a given scope.
+pub fn fault_in(fault: Fault, scope: &Scope) -> FaultVerdict {
+    let mut program = scope.program.clone();
+    program.fault = Some(fault);
+    let start = Instant::now();
+    let any = HasDiscoveries::AnyOf(Property::ALL.iter().map(|p| p.name()).collect());
+    let checker = Coherence::new(program.clone()).checker().threads(1).finish_when(any).spawn_bfs().join();
+    let took = start.elapsed();
+    let shortest = checker.discoveries().into_iter().min_by_key(|(_, path)| path.clone().into_actions().len());
+    let (broke, counterexample) = match shortest {
+        Some((name, path)) => {
+            (Property::ALL.iter().copied().find(|p| p.name() == name), path.into_actions())
+        }
+        None => (None, Vec::new()),
+    };
+    let columns = crate::diagram::columns(&program, &counterexample);
+    let unique = checker.unique_state_count();
+    FaultVerdict { fault, scope: scope.name, broke, counterexample, columns, unique, took }
+}

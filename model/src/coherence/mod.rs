@@ -1,0 +1,100 @@
+//! The coherence model: DESIGN section 3 for tuples and negative entries, with what CONTRACT A asks of it.
+//!
+//! # What is in a state
+//!
+//! Shared: the clock, the stripe stamps, the message ring, the table of entries. The catalog: committed rows, heavyweight
+//! locks. Each backend: its place in a program, its local view, its catalog snapshot with the token, its dirty set, its
+//! place in the ring. And *ghosts*, which the properties read and no step does.
+//!
+//! # The grain
+//!
+//! One lock section or one atomic access is a step ([`Step`]). A commit of one key is `Log, Open, Visible, Advance, Close,
+//! Send, Unlock`; a load is `Token, Snapshot, Scan, Check, Allocate, Publish`. Steps that touch what no other step of the
+//! program reads are left out: see [`Program::memory`], and the catalog and database stamps, which nobody opens here.
+//!
+//! # What is not in it
+//!
+//! Lists, subtransactions, in-place updates, two-phase commit, whole-catalog and database stamps, several databases,
+//! death. Reads are current except for the token, which may be old ([`Program::stale_tokens`]); why older stamps can't
+//! hurt is DESIGN's argument, and loom's to check.
+
+pub mod fault;
+pub mod program;
+pub mod property;
+pub mod scope;
+pub mod state;
+pub mod step;
+
+pub use fault::Fault;
+pub use program::{Key, KeySpec, Op, Plan, Program};
+pub use property::Property;
+pub use scope::Scope;
+pub use state::State;
+pub use step::{Action, Reading, Seen, Step};
+
+use crate::coverage::Coverage;
+use std::sync::Arc;
+
+/// A program as a stateright model.
+#[derive(Clone)]
+pub struct Coherence {
+    /// What is explored.
+    pub program: Program,
+    /// Which branches were taken.
+    pub coverage: Arc<Coverage>,
+}
+
+impl Coherence {
+    /// A model of `program`, nothing covered yet.
+    pub fn new(program: Program) -> Self {
+        Coherence { program, coverage: Arc::default() }
+    }
+}
+
+impl stateright::Model for Coherence {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::initial(&self.program)]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        self.program.actions_of(state, actions);
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let (next, seen) = self.program.step(state, action)?;
+        self.coverage.took(action.step, seen);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<stateright::Property<Self>> {
+        macro_rules! held {
+            ($($property:ident)+) => {
+                vec![$(stateright::Property::always(Property::$property.name(), |_: &Coherence, s: &State| {
+                    s.broken != Some(Property::$property)
+                })),+]
+            };
+        }
+        let mut all = held!(I1 I1h A1 A7 A8 A9 A23 A24 A39 Composite Useful Renewed Newest Balance Leak);
+        all.push(stateright::Property::always("no deadlock", |m: &Coherence, s: &State| {
+            let stuck = || (0..s.backends.len()).all(|b| m.program.choices(s, b).is_empty());
+            s.broken.is_some() || s.finished() || !stuck()
+        }));
+        all
+    }
+
+    fn format_action(&self, action: &Action) -> String {
+        crate::diagram::action(&self.program, action)
+    }
+
+    fn format_step(&self, state: &State, action: Action) -> Option<String> {
+        let (next, seen) = self.program.step(state, action)?;
+        Some(crate::diagram::step(&self.program, &next, &action, seen))
+    }
+
+    fn as_svg(&self, path: stateright::Path<State, Action>) -> Option<String> {
+        Some(crate::diagram::svg(&self.program, &path.into_vec()))
+    }
+}

@@ -1,0 +1,342 @@
+//! The scopes: bounded programs in which each backend has a role, small enough to be exhausted, chosen so that each
+//! feature meets those it can quarrel with.
+//!
+//! Everything in one scope is some 10^10 states. Each scope pins how many distinct states it has (`unique`) and how many
+//! steps were taken to find that out (`generated`): a changed count is a changed model, and wants a sentence in the commit.
+
+use super::program::{KeySpec, Op, Op::*, Plan, Program};
+
+/// Which form of a check a scope belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Form {
+    /// In every `verify`.
+    Quick,
+    /// By name, or with `--full`.
+    Full,
+}
+
+/// A named program with its pinned counts.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What meets here.
+    pub about: &'static str,
+    /// When it runs.
+    pub form: Form,
+    /// The program.
+    pub program: Program,
+    /// Pinned: distinct states.
+    pub unique: usize,
+    /// Pinned: states generated.
+    pub generated: usize,
+    /// The features that meet in it.
+    pub features: &'static [Feature],
+}
+
+/// What a scope can exercise; the table of pairs says which of them meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Feature {
+    Tuple,
+    Negative,
+    Collision,
+    SharedStripe,
+    TwoWriters,
+    Snapshot,
+    CommandEnd,
+    Abort,
+    Withdraw,
+    Toast,
+    Overflow,
+    Evict,
+    Full,
+    Trim,
+}
+
+impl Feature {
+    /// Every feature.
+    pub const ALL: &[Feature] = {
+        use Feature::*;
+        &[
+            Tuple,
+            Negative,
+            Collision,
+            SharedStripe,
+            TwoWriters,
+            Snapshot,
+            CommandEnd,
+            Abort,
+            Withdraw,
+            Toast,
+            Overflow,
+            Evict,
+            Full,
+            Trim,
+        ]
+    };
+}
+
+fn key(hash: u32) -> KeySpec {
+    KeySpec::new(["k0", "k1", "k2", "k3"][hash as usize & 3], 0, hash)
+}
+
+fn program(keys: Vec<KeySpec>, plans: Vec<Plan>) -> Program {
+    Program {
+        keys,
+        stripes: 4,
+        ring: 4,
+        entries: None,
+        local: None,
+        plans,
+        stale_tokens: true,
+        record: false,
+        fault: None,
+    }
+}
+
+impl Scope {
+    /// Every scope.
+    pub fn all() -> Vec<Scope> {
+        use Feature::*;
+        let put = &[Begin, Update(0), Commit][..];
+        let quick = |name, about, features, program| Scope {
+            name,
+            about,
+            form: Form::Quick,
+            program,
+            unique: 0,
+            generated: 0,
+            features,
+        };
+        let mut scopes = vec![
+            quick(
+                "tuple",
+                "two readers and a writer of one key",
+                &[Tuple, Snapshot],
+                program(
+                    vec![key(0)],
+                    vec![
+                        Plan::menu("reader", 3, &[&[Lookup(0)], &[Accept]]),
+                        Plan::menu("other", 2, &[&[Lookup(0)], &[Accept]]),
+                        Plan::menu("writer", 2, &[put]),
+                    ],
+                ),
+            ),
+            quick(
+                "collision",
+                "two keys of one hash, one of them absent at first: negative entries, inserts and deletes",
+                &[Tuple, Negative, Collision, Snapshot],
+                program(
+                    vec![key(0), KeySpec::new("k1", 0, 0).absent()],
+                    vec![
+                        Plan::menu("reader", 4, &[&[Lookup(0)], &[Lookup(1)], &[Accept]]),
+                        Plan::menu("writer", 2, &[&[Begin, Insert(1), Commit], &[Begin, Delete(0), Commit]]),
+                    ],
+                ),
+            ),
+            quick(
+                "two-closers",
+                "two writers whose different hashes share a stripe",
+                &[Tuple, SharedStripe, TwoWriters, Snapshot],
+                Program {
+                    stripes: 1,
+                    ..program(
+                        vec![key(0), key(1)],
+                        vec![
+                            Plan::menu("reader", 2, &[&[Lookup(0)], &[Lookup(1)]]),
+                            Plan::script("first", &[Begin, Update(0), Commit]),
+                            Plan::script("second", &[Begin, Update(1), Commit]),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "own-snapshot",
+                "a snapshot that serves several loads, beside entries that others load",
+                &[Tuple, Snapshot],
+                program(
+                    vec![key(0), key(1)],
+                    vec![
+                        Plan::menu("reader", 3, &[&[Lookup(0)], &[Lookup(1)]]),
+                        Plan::menu("other", 1, &[&[Lookup(0)], &[Lookup(1)]]),
+                        Plan::menu("writer", 1, &[put, &[Begin, Update(1), Update(0), Commit]]),
+                    ],
+                ),
+            ),
+            quick(
+                "duplicate-load",
+                "two loaders of one key, with snapshots of different age",
+                &[Tuple, Snapshot, Toast],
+                program(
+                    vec![key(0).toasted()],
+                    vec![
+                        Plan::menu("reader", 2, &[&[Lookup(0)]]),
+                        Plan::menu("other", 2, &[&[Lookup(0)]]),
+                        Plan::menu("writer", 2, &[put]),
+                    ],
+                ),
+            ),
+            quick(
+                "composite",
+                "several keys in one local view: what a miss may leave in it",
+                &[Tuple, Negative, Snapshot],
+                program(
+                    vec![key(0), key(1).absent()],
+                    vec![
+                        Plan::menu("reader", 4, &[&[Lookup(0)], &[Lookup(1)]]),
+                        Plan::menu("writer", 2, &[put, &[Begin, Insert(1), Update(0), Commit]]),
+                    ],
+                ),
+            ),
+            quick(
+                "command-end",
+                "own changes before and after the end of a command, with commit and abort, beside a reader",
+                &[Tuple, Negative, CommandEnd, Abort, Snapshot],
+                program(
+                    vec![key(0)],
+                    vec![
+                        Plan::menu("reader", 2, &[&[Lookup(0)], &[Accept]]),
+                        Plan::menu(
+                            "writer",
+                            2,
+                            &[
+                                &[Lookup(0)],
+                                &[Begin, Lookup(0)],
+                                &[Begin, Lookup(0), Update(0), Lookup(0), Op::CommandEnd, Lookup(0), Commit],
+                                &[Begin, Delete(0), Op::CommandEnd, Lookup(0), Op::Abort, Lookup(0)],
+                            ],
+                        ),
+                        Plan::script("second", put),
+                    ],
+                ),
+            ),
+            quick(
+                "toast",
+                "loads that accept messages between scan and publication",
+                &[Tuple, Toast, Snapshot, Collision, Negative],
+                program(
+                    vec![key(0).toasted(), KeySpec::new("k1", 0, 0).absent()],
+                    vec![
+                        Plan::menu("reader", 3, &[&[Lookup(0)], &[Lookup(1)], &[Accept]]),
+                        Plan::menu("writer", 2, &[put, &[Begin, Insert(1), Commit]]),
+                    ],
+                ),
+            ),
+            quick(
+                "overflow",
+                "a ring of two messages, three writes, and a reader with own changes that falls behind",
+                &[Tuple, Overflow, CommandEnd, Abort, TwoWriters],
+                Program {
+                    ring: 2,
+                    ..program(
+                        vec![key(0), key(1)],
+                        vec![
+                            Plan {
+                                name: "laggard".into(),
+                                items: vec![
+                                    vec![Lookup(0)],
+                                    vec![Accept],
+                                    vec![Begin, Update(1), Op::CommandEnd, Lookup(0), Lookup(1), Commit],
+                                ],
+                                starts: 3,
+                            },
+                            Plan::menu("writer", 3, &[put, &[Begin, Update(1), Commit]]),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "overflow-load",
+                "a reset that arrives inside a load",
+                &[Tuple, Overflow, Toast, Snapshot],
+                Program {
+                    ring: 1,
+                    ..program(
+                        vec![key(0).toasted(), key(1)],
+                        vec![
+                            Plan::menu("laggard", 3, &[&[Lookup(0)], &[Lookup(1)], &[Accept]]),
+                            Plan::menu("writer", 2, &[put, &[Begin, Update(0), Update(1), Commit]]),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "evict",
+                "one slot for two keys: eviction, reuse, and entries that are still referenced",
+                &[Tuple, Evict, Full, Snapshot],
+                Program {
+                    entries: Some(1),
+                    ..program(
+                        vec![key(0), key(1)],
+                        vec![
+                            Plan::menu("reader", 2, &[&[Lookup(0)], &[Lookup(1)], &[Accept]]),
+                            Plan::menu("evictor", 2, &[&[Op::Evict(0)], &[Lookup(0)], &[Lookup(1)]]),
+                            Plan::script("writer", put),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "trim",
+                "a local view of one entry, and two slots",
+                &[Tuple, Trim, Full, Evict, Snapshot],
+                Program {
+                    entries: Some(2),
+                    local: Some(1),
+                    ..program(
+                        vec![key(0), key(1), key(2)],
+                        vec![
+                            Plan::menu("reader", 4, &[&[Lookup(0)], &[Lookup(1)], &[Lookup(2)], &[Accept]]),
+                            Plan::script("writer", &[Begin, Update(0), Commit]),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "withdraw",
+                "a commit that fails between open and P, beside loads and a commit that succeeds",
+                &[Tuple, Withdraw, SharedStripe, TwoWriters, Abort],
+                Program {
+                    stripes: 1,
+                    ..program(
+                        vec![key(0), key(1)],
+                        vec![
+                            Plan::menu("reader", 2, &[&[Lookup(0)]]),
+                            Plan::script("failing", &[Begin, Update(0), CommitFails]),
+                            Plan::script("writer", &[Begin, Update(1), Commit]),
+                        ],
+                    )
+                },
+            ),
+        ];
+        for scope in &mut scopes {
+            if let Some((_, unique, generated)) = PINNED.iter().find(|(name, ..)| *name == scope.name) {
+                (scope.unique, scope.generated) = (*unique, *generated);
+            }
+        }
+        scopes
+    }
+
+    /// The scope of a name.
+    pub fn named(name: &str) -> Option<Scope> {
+        Scope::all().into_iter().find(|s| s.name == name)
+    }
+}
+
+/// Distinct states and generated states of each scope.
+const PINNED: &[(&str, usize, usize)] = &[
+    ("tuple", 756241, 2174873),
+    ("collision", 82035, 173391),
+    ("two-closers", 57026, 134957),
+    ("own-snapshot", 421298, 1099034),
+    ("duplicate-load", 674537, 1890568),
+    ("composite", 102940, 205047),
+    ("command-end", 805041, 1992892),
+    ("toast", 68238, 132875),
+    ("overflow", 515132, 986034),
+    ("overflow-load", 139417, 271056),
+    ("evict", 403262, 1061429),
+    ("trim", 13679, 27251),
+    ("withdraw", 2176, 5367),
+];

@@ -1,0 +1,1269 @@
+//! The transition function: every atomic step of the protocol, pure and total.
+//!
+//! [`Program::choices`] says what a backend may do next; [`Program::step`] does it. Nothing else changes a state. The
+//! grain is one lock section or one atomic access; what a backend does privately in between belongs to the step before.
+
+use super::fault::Fault;
+use super::program::{Key, Op, Program};
+use super::property::Property;
+use super::state::{Answer, Backend, Life, List, Local, NONE, Own, Pc, Row, Slot, Snapshot, Stamp, State};
+
+/// An atomic step. The same names stand in the code's probe, in traces and in the docs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Step {
+    /// Answer from the local view.
+    LocalHit,
+    /// Take the pending messages out of the ring.
+    Accept,
+    /// Find the entry of a key in the shared table and take a reference.
+    Find,
+    /// Load a stamp of an entry.
+    Check,
+    /// Unlink an entry that was found invalid, and drop the own reference.
+    Unlink,
+    /// Load the clock, for the token of a snapshot to be taken.
+    Token,
+    /// Take a catalog snapshot.
+    Snapshot,
+    /// Read the row from the catalog.
+    Scan,
+    /// Take a slot.
+    Allocate,
+    /// Unlink an unreferenced entry.
+    Evict,
+    /// Link an entry into the shared table.
+    Publish,
+    /// Drop a reference.
+    Release,
+    /// Give a slot back.
+    Free,
+    /// Change a row in the catalog and take its heavyweight lock.
+    Write,
+    /// End a command.
+    CommandEnd,
+    /// C: log the commit.
+    Log,
+    /// Count a stamp up.
+    Open,
+    /// P: become visible.
+    Visible,
+    /// Advance the clock.
+    Advance,
+    /// Mark a stamp and count it down.
+    Close,
+    /// Count a stamp down without marking it.
+    Withdraw,
+    /// S: put a message into the ring.
+    Send,
+    /// L: release the heavyweight locks.
+    Unlock,
+    /// Undo in the catalog, and release the heavyweight locks.
+    Undo,
+}
+
+/// What a step saw or did, as far as both model and code can say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Seen {
+    /// Nothing to tell.
+    Nothing,
+    /// A row, or that there is none.
+    Row {
+        /// Is there a row?
+        present: bool,
+    },
+    /// Messages taken out of the ring.
+    Messages {
+        /// How many.
+        count: u16,
+        /// Was it a reset?
+        reset: bool,
+    },
+    /// The slot found.
+    Found(Option<u8>),
+    /// A stamp, as read or as left.
+    Stamp(Stamp),
+    /// The clock, as read or as left.
+    Clock(u16),
+    /// The slot taken.
+    Slot(Option<u8>),
+    /// An entry was linked, or an existing one stays.
+    Published {
+        /// The slot that now holds the key.
+        slot: u8,
+        /// The slot that was unlinked for it.
+        replaced: Option<u8>,
+        /// Does an entry of somebody else stay?
+        existing: bool,
+    },
+    /// The last reference of the unlinked entry?
+    Unlinked {
+        /// The slot.
+        slot: u8,
+        /// Is it to be freed?
+        free: bool,
+    },
+    /// A reference was dropped.
+    Released {
+        /// The slot.
+        slot: u8,
+        /// Is it to be freed?
+        free: bool,
+    },
+    /// The slot evicted.
+    Evicted(Option<u8>),
+    /// The slot given back.
+    Freed(u8),
+    /// The catalog refused.
+    Fail,
+}
+
+/// A step of one backend, with the choice where there is one: which item to start, which token to read, which slot to
+/// evict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Action {
+    /// Which backend.
+    pub backend: u8,
+    /// Its step.
+    pub step: Step,
+    /// The choice, else 0.
+    pub choice: u16,
+}
+
+/// What a load of shared memory returned, where it may be old (weak memory); the model itself reads what is current.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// What is there now.
+    Current,
+    /// An earlier value of the stamp.
+    Old(Stamp),
+    /// An earlier tail of the ring: no message was seen.
+    NoMessages,
+}
+
+/// The stages of a commit, in the order of DESIGN section 3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Log,
+    Open,
+    Visible,
+    Advance,
+    Close,
+    Send,
+    Unlock,
+}
+
+impl Program {
+    fn stages(&self) -> &'static [Stage] {
+        use Stage::*;
+        match self.fault {
+            Some(Fault::OpenLeftOut) => &[Log, Visible, Advance, Close, Send, Unlock],
+            Some(Fault::OpenAfterVisible) => &[Log, Visible, Open, Advance, Close, Send, Unlock],
+            Some(Fault::CloseBeforeVisible) => &[Log, Open, Advance, Close, Visible, Send, Unlock],
+            Some(Fault::ClockNotAdvanced) => &[Log, Open, Visible, Close, Send, Unlock],
+            Some(Fault::SendBeforeVisible) => &[Log, Open, Send, Visible, Advance, Close, Unlock],
+            Some(Fault::UnlockBeforeSend) => &[Log, Open, Visible, Advance, Close, Unlock, Send],
+            Some(Fault::SendLeftOut) => &[Log, Open, Visible, Advance, Close, Unlock],
+            _ => &[Log, Open, Visible, Advance, Close, Send, Unlock],
+        }
+    }
+
+    fn broken(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    /// The stripes that a list of classes names, ascending, each once.
+    pub fn stripes_of(&self, classes: &[Key]) -> List<u8> {
+        let mut stripes: List<u8> = classes.iter().map(|c| self.stripe(*c) as u8).collect();
+        stripes.sort_unstable();
+        stripes.dedup();
+        stripes
+    }
+
+    /// The operation that a backend is in, or would start with item `item`.
+    fn op(&self, backend: usize, b: &Backend, item: u8) -> Option<Op> {
+        let (item, at) = if b.item == NONE { (item, 0) } else { (b.item, b.at) };
+        self.plans[backend].items.get(item as usize)?.get(at as usize).copied()
+    }
+
+    /// The first step of an operation; `None` if it has to wait.
+    fn first_step(&self, s: &State, b: &Backend, me: u8, op: Op) -> Option<Step> {
+        Some(match op {
+            Op::Lookup(k) if b.local[k as usize].row.known() => Step::LocalHit,
+            Op::Lookup(k) if self.broken(Fault::AcceptBeforeProbeLeftOut) => {
+                if b.covers(self.class(k)) { self.load_step(b) } else { Step::Find }
+            }
+            Op::Lookup(_) | Op::Accept | Op::Begin => Step::Accept,
+            Op::Insert(k) | Op::Update(k) | Op::Delete(k) => {
+                let owner = s.catalog[k as usize].owner;
+                if owner != NONE && owner != me {
+                    return None;
+                }
+                Step::Write
+            }
+            Op::CommandEnd => Step::CommandEnd,
+            Op::Commit | Op::CommitFails => Step::Log,
+            Op::Abort => Step::Undo,
+            Op::Evict(_) => Step::Evict,
+        })
+    }
+
+    fn load_step(&self, b: &Backend) -> Step {
+        match b.snapshot {
+            Some(_) => Step::Scan,
+            None if self.broken(Fault::TokenAfterSnapshot) => Step::Snapshot,
+            None => Step::Token,
+        }
+    }
+
+    /// Everything that a backend may do next: a step, and a choice where the step has one.
+    pub fn choices(&self, s: &State, backend: usize) -> List<(Step, u16)> {
+        let b = &s.backends[backend];
+        let mut out = List::new();
+        if s.broken.is_some() {
+            return out;
+        }
+        if b.free != NONE {
+            out.push((Step::Free, 0));
+            return out;
+        }
+        if !b.releases.is_empty() {
+            out.push((Step::Release, 0));
+            return out;
+        }
+        match b.pc {
+            Pc::Idle if b.item != NONE => {
+                let step = self.op(backend, b, NONE).and_then(|op| self.first_step(s, b, backend as u8, op));
+                out.extend(step.map(|step| (step, 0)));
+            }
+            Pc::Idle if b.starts == 0 => {}
+            Pc::Idle => {
+                for item in 0..self.plans[backend].items.len() as u8 {
+                    let step = self.op(backend, b, item).and_then(|op| self.first_step(s, b, backend as u8, op));
+                    out.extend(step.map(|step| (step, u16::from(item))));
+                }
+            }
+            Pc::Token if self.stale_tokens => out.extend((b.clock..=s.clock).map(|clock| (Step::Token, clock))),
+            Pc::Token => out.push((Step::Token, s.clock)),
+            Pc::Evict => {
+                let may = |i: &usize| {
+                    s.slots[*i].linked() && (s.slots[*i].references == 0 || self.broken(Fault::EvictIgnoresReferences))
+                };
+                out.extend((0..s.slots.len()).filter(may).map(|i| (Step::Evict, i as u16)));
+                if out.is_empty() {
+                    out.push((Step::Evict, u16::from(NONE)));
+                }
+            }
+            pc => out.push((self.step_at(b, pc), 0)),
+        }
+        out
+    }
+
+    fn step_at(&self, b: &Backend, pc: Pc) -> Step {
+        match pc {
+            Pc::Find => Step::Find,
+            Pc::Check(_) | Pc::PublishCheck | Pc::ExistingCheck(_) => Step::Check,
+            Pc::Unlink(_) => Step::Unlink,
+            Pc::Token | Pc::Idle => Step::Token,
+            Pc::Snapshot(..) => Step::Snapshot,
+            Pc::Scan => Step::Scan,
+            Pc::Nested => Step::Accept,
+            Pc::Allocate(_) => Step::Allocate,
+            Pc::Evict => Step::Evict,
+            Pc::Publish(_) => Step::Publish,
+            Pc::FreeEvicted(_) | Pc::FreeReplaced(_) | Pc::FreeOwn(..) | Pc::FreeVictim(_) => Step::Free,
+            Pc::ReleaseExisting(_) => Step::Release,
+            Pc::Commit(stage, ..) => match self.stages()[stage as usize] {
+                Stage::Log => Step::Log,
+                Stage::Open => Step::Open,
+                Stage::Visible => Step::Visible,
+                Stage::Advance => Step::Advance,
+                Stage::Close => Step::Close,
+                Stage::Send => Step::Send,
+                Stage::Unlock => Step::Unlock,
+            },
+            Pc::Withdraw(i) if usize::from(i) < self.stripes_of(&b.sending).len() => Step::Withdraw,
+            Pc::Withdraw(_) | Pc::Undo => Step::Undo,
+        }
+    }
+
+    /// All actions of a state.
+    pub fn actions_of(&self, s: &State, out: &mut Vec<Action>) {
+        for backend in 0..s.backends.len() {
+            let of = |(step, choice)| Action { backend: backend as u8, step, choice };
+            out.extend(self.choices(s, backend).into_iter().map(of));
+        }
+    }
+
+    /// Takes one step: the next state and what the step saw, or `None` if it can't be taken here.
+    pub fn step(&self, s: &State, a: Action) -> Option<(State, Seen)> {
+        self.step_reading(s, a, Reading::Current)
+    }
+
+    /// As [`Program::step`], but with what a load of shared memory returned: for runs of real code, which may read old
+    /// values. Properties that speak of real time (I1h) are not judged where the reading is old.
+    pub fn step_reading(&self, s: &State, a: Action, reading: Reading) -> Option<(State, Seen)> {
+        let backend = a.backend as usize;
+        if backend >= s.backends.len() || !self.choices(s, backend).contains(&(a.step, a.choice)) {
+            return None;
+        }
+        let mut m = Move { p: self, s: s.clone(), me: backend, reading };
+        let seen = m.take(a);
+        m.judge();
+        Some((m.s, seen))
+    }
+}
+
+/// A step being taken.
+struct Move<'p> {
+    p: &'p Program,
+    s: State,
+    me: usize,
+    reading: Reading,
+}
+
+impl Move<'_> {
+    fn b(&mut self) -> &mut Backend {
+        &mut self.s.backends[self.me]
+    }
+
+    fn fault(&self, fault: Fault) -> bool {
+        self.p.fault == Some(fault)
+    }
+
+    fn violate(&mut self, property: Property) {
+        self.s.broken.get_or_insert(property);
+    }
+
+    fn take(&mut self, a: Action) -> Seen {
+        if self.b().free != NONE {
+            let slot = std::mem::replace(&mut self.b().free, NONE);
+            return self.free(slot);
+        }
+        if !self.b().releases.is_empty() {
+            let slot = self.b().releases.remove(0);
+            return self.release(slot);
+        }
+        match self.b().pc {
+            Pc::Idle => self.start(a),
+            Pc::Find => self.find(),
+            Pc::Check(slot) => self.check(slot),
+            Pc::Unlink(slot) => self.unlink(slot),
+            Pc::Token => self.token(a.choice),
+            Pc::Snapshot(token, exact) => self.snapshot(token, exact),
+            Pc::Scan => self.scan(),
+            Pc::Nested => self.nested(),
+            Pc::PublishCheck => self.publish_check(),
+            Pc::Allocate(again) => self.allocate(again),
+            Pc::Evict => self.make_room(a.choice),
+            Pc::FreeEvicted(slot) => {
+                self.b().pc = Pc::Allocate(true);
+                self.free(slot)
+            }
+            Pc::Publish(slot) => self.publish(slot),
+            Pc::FreeReplaced(slot) => {
+                self.finish_op();
+                self.free(slot)
+            }
+            Pc::FreeOwn(own, existing) => {
+                self.b().pc = Pc::ExistingCheck(existing);
+                self.free(own)
+            }
+            Pc::ExistingCheck(slot) => self.existing_check(slot),
+            Pc::ReleaseExisting(slot) => {
+                self.answer_private();
+                self.release(slot)
+            }
+            Pc::Commit(stage, i, clock) => self.commit(stage, i, clock),
+            Pc::Withdraw(i) => {
+                let stripes = self.p.stripes_of(&self.b().sending.clone());
+                match stripes.get(i as usize) {
+                    Some(stripe) => self.withdraw(*stripe, i),
+                    None => self.undo(),
+                }
+            }
+            Pc::Undo => self.undo(),
+            Pc::FreeVictim(slot) => {
+                self.finish_op();
+                self.free(slot)
+            }
+        }
+    }
+
+    // ---- operations -------------------------------------------------------------------------------------------------
+
+    fn start(&mut self, a: Action) -> Seen {
+        let me = self.me;
+        let p = self.p;
+        if self.b().item == NONE {
+            self.b().item = a.choice as u8;
+            self.b().at = 0;
+            self.b().starts -= 1;
+        }
+        let Some(op) = p.op(me, &self.s.backends[me], NONE) else { return Seen::Nothing };
+        match op {
+            Op::Lookup(k) => self.lookup(k, a.step),
+            Op::Accept => {
+                let seen = self.accept();
+                self.finish_op();
+                seen
+            }
+            Op::Begin => {
+                let seen = if self.fault(Fault::AcceptAtBeginLeftOut) {
+                    self.raise_floor();
+                    Seen::Messages { count: 0, reset: false }
+                } else {
+                    self.accept()
+                };
+                self.b().snapshot = None;
+                self.b().in_transaction = true;
+                if p.record {
+                    self.s.done &= !(1 << me);
+                }
+                self.finish_op();
+                seen
+            }
+            Op::Insert(k) | Op::Update(k) => self.write(k, true),
+            Op::Delete(k) => self.write(k, false),
+            Op::CommandEnd => self.command_end(),
+            Op::Commit | Op::CommitFails => {
+                let b = self.b();
+                b.sending = b.finished.clone();
+                for class in b.pending.clone() {
+                    if !b.sending.contains(&class) {
+                        b.sending.push(class);
+                    }
+                }
+                if self.fault(Fault::OnlyIfCached) {
+                    let cached = |b: &Backend, c: Key| {
+                        (0..b.local.len()).any(|k| b.local[k].row.known() && p.class(k as Key) == c)
+                    };
+                    let b = self.b();
+                    let sending = b.sending.clone();
+                    b.sending = sending.into_iter().filter(|c| cached(b, *c)).collect();
+                }
+                self.commit(0, 0, 0)
+            }
+            Op::Abort => self.undo(),
+            Op::Evict(k) => self.evict(k),
+        }
+    }
+
+    fn finish_op(&mut self) {
+        let me = self.me;
+        let items = &self.p.plans[me].items;
+        let b = &mut self.s.backends[me];
+        b.pc = Pc::Idle;
+        b.key = NONE;
+        b.row = Row::UNKNOWN;
+        b.token = 0;
+        b.found = (Row::UNKNOWN, 0);
+        b.doomed = false;
+        b.expected = Row::UNKNOWN;
+        b.sent = List::new();
+        b.probe = 0;
+        b.after = 0;
+        b.at += 1;
+        if usize::from(b.at) == items[b.item as usize].len() {
+            b.item = NONE;
+            b.at = 0;
+        }
+    }
+
+    // ---- lookup -----------------------------------------------------------------------------------------------------
+
+    fn lookup(&mut self, k: Key, step: Step) -> Seen {
+        let done = self.s.done;
+        let sent = self.s.catalog.iter().map(|c| c.sent).collect();
+        let b = self.b();
+        b.key = k;
+        b.expected = b.stable[k as usize];
+        b.after = done;
+        match step {
+            Step::LocalHit => {
+                let row = b.local[k as usize].row;
+                self.answer(row, false);
+                self.finish_op();
+                Seen::Row { present: row.present() }
+            }
+            Step::Accept => {
+                b.sent = sent;
+                if self.reading == Reading::NoMessages {
+                    // Nothing that this backend knows of was queued before the lookup.
+                    self.b().sent.clear();
+                }
+                let seen = self.accept();
+                self.to_probe();
+                seen
+            }
+            _ => {
+                b.sent = sent;
+                self.to_probe();
+                match self.b().pc {
+                    Pc::Find => self.find(),
+                    Pc::Token => self.token(self.s.clock),
+                    _ => self.scan(),
+                }
+            }
+        }
+    }
+
+    /// What the step after the accept is.
+    fn to_probe(&mut self) {
+        let class = self.p.class(self.b().key);
+        if self.b().covers(class) && !self.fault(Fault::DirtyNotConsultedAtProbe) {
+            self.to_load();
+        } else {
+            self.b().pc = Pc::Find;
+        }
+    }
+
+    fn find(&mut self) -> Seen {
+        let k = self.b().key;
+        self.b().probe = self.s.catalog[k as usize].committed.version();
+        let found = self.s.slots.iter().position(|slot| slot.linked() && slot.key == k);
+        match found {
+            None => self.to_load(),
+            Some(slot) => {
+                self.hold(slot);
+                self.b().pc = Pc::Check(slot as u8);
+            }
+        }
+        Seen::Found(found.map(|s| s as u8))
+    }
+
+    /// Takes a reference to the entry in a slot, and remembers what it says.
+    fn hold(&mut self, slot: usize) {
+        let entry = self.s.slots[slot];
+        self.b().found = (entry.row, entry.token);
+        if self.p.memory() && !self.fault(Fault::ReferenceNotTaken) {
+            self.s.slots[slot].references += 1;
+        }
+    }
+
+    /// Reads the stamp of the running lookup's key and says whether a token is good for it.
+    fn read_stamp(&mut self, token: u16) -> (Stamp, bool) {
+        let stripe = self.p.stripe(self.b().key);
+        let stamp = match self.reading {
+            Reading::Old(stamp) => stamp,
+            Reading::Current | Reading::NoMessages => self.s.stamps[stripe],
+        };
+        let good = match self.p.fault {
+            Some(Fault::CheckLeftOut) => true,
+            Some(Fault::CheckIgnoresOpen) => stamp.mark <= token,
+            Some(Fault::CheckIgnoresMark) => stamp.open == 0,
+            _ => stamp.good(token),
+        };
+        (stamp, good)
+    }
+
+    fn check(&mut self, slot: u8) -> Seen {
+        let (stamp, good) = self.read_stamp(self.s.backends[self.me].found.1);
+        if good {
+            self.adopt(slot, stamp.mark);
+            self.finish_op();
+        } else {
+            self.b().pc = Pc::Unlink(slot);
+        }
+        Seen::Stamp(stamp)
+    }
+
+    /// A shared entry becomes the answer, and goes into the local view.
+    fn adopt(&mut self, slot: u8, mark: u16) {
+        let row = self.b().found.0;
+        let k = self.b().key as usize;
+        if self.reading == Reading::Current && row.version() < self.b().probe {
+            self.violate(Property::I1h);
+        }
+        self.b().local[k] = Local { row, slot };
+        let newer = self.b().snapshot.as_ref().is_some_and(|snapshot| mark > snapshot.token);
+        if newer && !self.fault(Fault::SnapshotKeptOnNewerHit) {
+            self.b().snapshot = None;
+        }
+        self.answer(row, true);
+    }
+
+    fn unlink(&mut self, slot: u8) -> Seen {
+        let memory = self.p.memory();
+        let found = self.b().found;
+        let entry = &mut self.s.slots[slot as usize];
+        let mut free = false;
+        if !memory {
+            // Without modelled memory slot k is for key k: unlink only what was found invalid, not a newer entry.
+            if entry.linked() && (entry.row, entry.token) == found {
+                *entry = Slot::FREE;
+            }
+        } else {
+            entry.life = if entry.linked() { Life::Unlinked } else { entry.life };
+            entry.references = entry.references.saturating_sub(1);
+            free = entry.references == 0 && entry.life == Life::Unlinked;
+        }
+        if free {
+            self.s.slots[slot as usize].life = Life::Taken;
+            self.b().free = slot;
+        }
+        self.to_load();
+        Seen::Unlinked { slot, free }
+    }
+
+    // ---- load -------------------------------------------------------------------------------------------------------
+
+    fn to_load(&mut self) {
+        let after = self.fault(Fault::TokenAfterSnapshot);
+        let b = self.b();
+        b.doomed = false;
+        b.found = (Row::UNKNOWN, 0);
+        b.pc = match b.snapshot {
+            Some(_) => Pc::Scan,
+            None if after => Pc::Snapshot(0, 0),
+            None => Pc::Token,
+        };
+    }
+
+    fn token(&mut self, clock: u16) -> Seen {
+        let exact = if clock == self.s.clock { clock } else { 0 };
+        let stale = self.p.stale_tokens;
+        let first = self.fault(Fault::TokenTooOld);
+        let b = self.b();
+        if stale {
+            b.clock = clock;
+        }
+        if let Some(snapshot) = &mut b.snapshot {
+            // Only with the fault that takes the token after the snapshot.
+            snapshot.token = clock;
+            b.pc = Pc::Scan;
+        } else {
+            b.pc = Pc::Snapshot(if first { 1 } else { clock }, exact);
+        }
+        Seen::Clock(clock)
+    }
+
+    fn snapshot(&mut self, token: u16, exact: u16) -> Seen {
+        let rows = self.s.catalog.iter().map(|c| c.committed).collect();
+        self.b().snapshot = Some(Snapshot { token, rows, exact, useless: false });
+        self.b().pc = if self.fault(Fault::TokenAfterSnapshot) { Pc::Token } else { Pc::Scan };
+        Seen::Nothing
+    }
+
+    fn scan(&mut self) -> Seen {
+        let clock = self.s.clock;
+        let k = self.b().key as usize;
+        let toasted = self.p.keys[k].toasted;
+        let fresh = self.fault(Fault::TokenAtMiss);
+        let b = self.b();
+        let seen = b.snapshot.as_ref().map_or((Row::UNKNOWN, 0), |s| (s.rows[k], if fresh { clock } else { s.token }));
+        b.row = if b.own[k].finished.known() { b.own[k].finished } else { seen.0 };
+        b.token = seen.1;
+        let present = b.row.present();
+        b.pc = Pc::Nested;
+        if !toasted {
+            self.to_publish();
+        }
+        Seen::Row { present }
+    }
+
+    /// The accept inside a load, as detoasting makes it (A13).
+    fn nested(&mut self) -> Seen {
+        let before = self.b().snapshot.clone();
+        let seen = self.accept();
+        if self.b().doomed {
+            if self.fault(Fault::DoomedKeepsSnapshot) {
+                self.b().snapshot = before;
+            }
+            self.to_load();
+        } else {
+            self.to_publish();
+        }
+        seen
+    }
+
+    fn to_publish(&mut self) {
+        let class = self.p.class(self.b().key);
+        if self.b().covers(class) && !self.fault(Fault::DirtyNotConsultedAtPublish) {
+            self.answer_private();
+        } else {
+            self.b().pc = Pc::PublishCheck;
+        }
+    }
+
+    fn answer_private(&mut self) {
+        let k = self.b().key as usize;
+        let row = self.b().row;
+        self.b().local[k] = Local { row, slot: NONE };
+        self.answer(row, true);
+        self.finish_op();
+    }
+
+    fn publish_check(&mut self) -> Seen {
+        let token = self.b().token;
+        let (stamp, good) = self.read_stamp(token);
+        if good {
+            if self.p.memory() {
+                self.b().pc = Pc::Allocate(false);
+            } else {
+                self.b().pc = Pc::Publish(self.b().key);
+            }
+            return Seen::Stamp(stamp);
+        }
+        if self.b().snapshot.as_ref().is_some_and(|s| s.useless) {
+            self.violate(Property::Renewed);
+        }
+        // Quiet since the token was read, and yet it is not good: the token was too old.
+        if self.b().snapshot.as_ref().is_some_and(|s| stamp.open == 0 && s.exact >= stamp.mark && s.exact != 0) {
+            self.violate(Property::Useful);
+        }
+        if self.fault(Fault::SnapshotKeptWhenUseless) {
+            if let Some(snapshot) = &mut self.b().snapshot {
+                snapshot.useless = true;
+            }
+        } else {
+            self.b().snapshot = None;
+        }
+        self.answer_private();
+        Seen::Stamp(stamp)
+    }
+
+    fn allocate(&mut self, again: bool) -> Seen {
+        let free = self.s.slots.iter().position(|s| s.life == Life::Free);
+        match free {
+            Some(slot) => {
+                self.s.slots[slot].life = Life::Taken;
+                self.b().pc = Pc::Publish(slot as u8);
+            }
+            None if again => self.answer_private(),
+            None => self.b().pc = Pc::Evict,
+        }
+        Seen::Slot(free.map(|s| s as u8))
+    }
+
+    fn make_room(&mut self, victim: u16) -> Seen {
+        if victim == u16::from(NONE) {
+            self.answer_private();
+            return Seen::Evicted(None);
+        }
+        self.s.slots[victim as usize].life = Life::Taken;
+        self.b().pc = Pc::FreeEvicted(victim as u8);
+        Seen::Evicted(Some(victim as u8))
+    }
+
+    fn publish(&mut self, slot: u8) -> Seen {
+        let (k, row, token) = (self.b().key, self.b().row, self.b().token);
+        let memory = self.p.memory();
+        let existing = self.s.slots.iter().position(|s| s.linked() && s.key == k);
+        let stays = existing.filter(|e| self.s.slots[*e].token >= token && !self.fault(Fault::OlderReplacesNewer));
+        if let Some(e) = stays {
+            self.b().probe = self.s.catalog[k as usize].committed.version();
+            self.hold(e);
+            let own = if memory { Pc::FreeOwn(slot, e as u8) } else { Pc::ExistingCheck(e as u8) };
+            self.b().pc = own;
+            return Seen::Published { slot: e as u8, replaced: None, existing: true };
+        }
+        if existing.is_some_and(|e| self.s.slots[e].token > token) {
+            self.violate(Property::Newest);
+        }
+        let mut freed = None;
+        if let Some(e) = existing.filter(|_| memory) {
+            let unreferenced = self.s.slots[e].references == 0;
+            self.s.slots[e].life = if unreferenced { Life::Taken } else { Life::Unlinked };
+            freed = unreferenced.then_some(e as u8);
+        }
+        let references = u8::from(memory);
+        self.s.slots[slot as usize] = Slot { life: Life::Linked, key: k, row, token, references };
+        self.b().local[k as usize] = Local { row, slot };
+        self.answer(row, true);
+        match freed {
+            Some(e) => self.b().pc = Pc::FreeReplaced(e),
+            None => self.finish_op(),
+        }
+        Seen::Published { slot, replaced: existing.map(|e| e as u8), existing: false }
+    }
+
+    fn existing_check(&mut self, slot: u8) -> Seen {
+        let (stamp, good) = self.read_stamp(self.s.backends[self.me].found.1);
+        if good || self.fault(Fault::ExistingNotChecked) {
+            self.adopt(slot, stamp.mark);
+            self.finish_op();
+        } else if self.p.memory() {
+            self.b().pc = Pc::ReleaseExisting(slot);
+        } else {
+            self.answer_private();
+        }
+        Seen::Stamp(stamp)
+    }
+
+    // ---- references and slots ---------------------------------------------------------------------------------------
+
+    fn release(&mut self, slot: u8) -> Seen {
+        let entry = &mut self.s.slots[slot as usize];
+        entry.references = entry.references.saturating_sub(1);
+        let free = entry.references == 0 && entry.life == Life::Unlinked && !self.fault(Fault::LastReferenceLeaks);
+        if free {
+            self.s.slots[slot as usize].life = Life::Taken;
+            self.b().free = slot;
+        }
+        Seen::Released { slot, free }
+    }
+
+    fn free(&mut self, slot: u8) -> Seen {
+        self.s.slots[slot as usize] = Slot::FREE;
+        Seen::Freed(slot)
+    }
+
+    fn evict(&mut self, k: Key) -> Seen {
+        let ignore = self.fault(Fault::EvictIgnoresReferences);
+        let victim =
+            self.s.slots.iter().position(|s| s.linked() && s.key == k && (s.references == 0 || ignore)).map(|v| v as u8);
+        match victim {
+            Some(v) => {
+                self.s.slots[v as usize].life = Life::Taken;
+                self.b().pc = Pc::FreeVictim(v);
+            }
+            None => self.finish_op(),
+        }
+        Seen::Evicted(victim)
+    }
+
+    // ---- accept -----------------------------------------------------------------------------------------------------
+
+    /// The contract's side of an accept, whatever the code does (A1, A5).
+    fn raise_floor(&mut self) {
+        let keys = self.s.catalog.len();
+        for k in 0..keys {
+            let sent = self.s.catalog[k].sent.max(self.s.catalog[k].unlocked);
+            let b = self.b();
+            b.floor[k] = b.floor[k].max(sent);
+            if b.answered[k] <= b.floor[k] {
+                b.answered[k] = 0;
+            }
+        }
+    }
+
+    fn accept(&mut self) -> Seen {
+        // A look that read an old tail promises nothing: there was no message that it had to see.
+        if self.reading != Reading::NoMessages {
+            self.raise_floor();
+        }
+        let tail = self.s.ring.tail;
+        let p = self.p;
+        self.b().stable.fill(Row::UNKNOWN);
+        let reset = self.b().reset;
+        let mut count = 0;
+        if self.reading != Reading::NoMessages {
+            if reset {
+                self.after_reset();
+            } else {
+                let behind = usize::from(tail - self.b().position);
+                let from = self.s.ring.messages.len() - behind;
+                let messages: List<Key> = self.s.ring.messages[from..].iter().copied().collect();
+                count = messages.len() as u16;
+                for class in messages {
+                    self.process(class);
+                }
+            }
+            self.b().position = tail;
+            self.trim_ring();
+        }
+        if let Some(limit) = p.local {
+            let held = |b: &Backend| b.local.iter().filter(|l| l.row.known()).count();
+            if held(self.b()) > usize::from(limit) {
+                for l in self.b().local.iter_mut().filter(|l| l.slot == NONE) {
+                    *l = Local::ABSENT;
+                }
+            }
+            for k in 0..p.keys.len() {
+                if held(self.b()) > usize::from(limit) {
+                    self.drop_local(k);
+                }
+            }
+        }
+        let slots = &self.s.slots;
+        self.s.backends[self.me].releases.sort_by_key(|slot| slots[*slot as usize].key);
+        Seen::Messages { count, reset: reset && self.reading != Reading::NoMessages }
+    }
+
+    /// One message of the own database, or of a shared catalog (A28).
+    fn process(&mut self, class: Key) {
+        let p = self.p;
+        let (keeps, negative, one) = (
+            self.fault(Fault::AcceptKeepsLocal),
+            self.fault(Fault::AcceptKeepsNegative),
+            self.fault(Fault::AcceptDropsOne),
+        );
+        if !keeps {
+            for k in 0..p.keys.len() {
+                let held = self.b().local[k].row;
+                if held.known() && p.class(k as Key) == class && (held.present() || !negative) {
+                    self.drop_local(k);
+                    if one {
+                        break;
+                    }
+                }
+            }
+        }
+        if !self.fault(Fault::AcceptKeepsSnapshot) {
+            self.b().snapshot = None;
+        }
+        let key = self.b().key;
+        if key != NONE && p.class(key) == class && !self.fault(Fault::LoadNotDoomed) {
+            self.b().doomed = true;
+        }
+    }
+
+    fn after_reset(&mut self) {
+        if !self.fault(Fault::ResetKeepsLocal) {
+            (0..self.p.keys.len()).for_each(|k| self.drop_local(k));
+        }
+        let (undoomed, clears) = (self.fault(Fault::ResetDoesNotDoom), self.fault(Fault::ResetClearsDirty));
+        let b = self.b();
+        b.reset = false;
+        b.snapshot = None;
+        b.doomed |= !undoomed;
+        if clears {
+            b.pending.clear();
+            b.finished.clear();
+        }
+    }
+
+    /// Takes an entry out of the local view; its reference is released in a step of its own.
+    fn drop_local(&mut self, k: usize) {
+        let memory = self.p.memory();
+        let b = self.b();
+        let local = std::mem::replace(&mut b.local[k], Local::ABSENT);
+        if memory && local.row.known() && local.slot != NONE {
+            b.releases.push(local.slot);
+        }
+    }
+
+    fn trim_ring(&mut self) {
+        let ring = &mut self.s.ring;
+        let live = self.s.backends.iter().filter(|b| !b.reset).map(|b| ring.tail - b.position).max().unwrap_or(0);
+        let excess = ring.messages.len().saturating_sub(usize::from(live));
+        ring.messages.drain(..excess);
+    }
+
+    // ---- writer -----------------------------------------------------------------------------------------------------
+
+    fn write(&mut self, k: Key, present: bool) -> Seen {
+        let me = self.me as u8;
+        let class = self.p.class(k);
+        let c = &mut self.s.catalog[k as usize];
+        c.owner = me;
+        c.writes += 1;
+        let row = Row::new(c.writes, present);
+        let b = self.b();
+        b.own[k as usize].pending = row;
+        if !b.pending.contains(&class) {
+            b.pending.push(class);
+        }
+        self.finish_op();
+        Seen::Row { present }
+    }
+
+    fn command_end(&mut self) -> Seen {
+        let p = self.p;
+        self.b().stable.fill(Row::UNKNOWN);
+        let changed = self.b().pending.clone();
+        if !changed.is_empty() {
+            if !self.fault(Fault::CommandEndKeepsLocal) {
+                for k in (0..p.keys.len()).filter(|k| changed.contains(&p.class(*k as Key))) {
+                    self.drop_local(k);
+                }
+            }
+            self.b().snapshot = None;
+        }
+        let b = self.b();
+        for own in b.own.iter_mut().filter(|own| own.pending.known()) {
+            own.finished = std::mem::replace(&mut own.pending, Row::UNKNOWN);
+        }
+        for class in changed {
+            if !b.finished.contains(&class) {
+                b.finished.push(class);
+            }
+        }
+        b.pending.clear();
+        self.finish_op();
+        Seen::Nothing
+    }
+
+    fn commit(&mut self, stage: u8, i: u8, clock: u16) -> Seen {
+        let p = self.p;
+        let me = self.me;
+        let sending = self.b().sending.clone();
+        let stripes = p.stripes_of(&sending);
+        let mut done = i + 1;
+        let mut now = clock;
+        let stages = p.stages();
+        let at = stages[stage as usize];
+        let seen = match at {
+            Stage::Log => Seen::Nothing,
+            Stage::Open => {
+                let stamp = &mut self.s.stamps[stripes[i as usize] as usize];
+                stamp.open += 1;
+                Seen::Stamp(*stamp)
+            }
+            Stage::Visible => {
+                if p.op(me, &self.s.backends[me], NONE) == Some(Op::CommitFails) {
+                    let withdraws = !self.fault(Fault::WithdrawLeftOut);
+                    self.b().pc = if withdraws { Pc::Withdraw(0) } else { Pc::Undo };
+                    return Seen::Fail;
+                }
+                for k in 0..self.s.catalog.len() {
+                    let row = self.b().own[k].newest();
+                    if row.known() {
+                        self.s.catalog[k].committed = row;
+                    }
+                }
+                Seen::Nothing
+            }
+            Stage::Advance => {
+                self.s.clock += 1;
+                now = self.s.clock;
+                if p.stale_tokens {
+                    self.b().clock = now;
+                }
+                Seen::Clock(now)
+            }
+            Stage::Close => {
+                if !stages.contains(&Stage::Advance) && i == 0 {
+                    now = self.s.clock;
+                }
+                let (unopened, unmarked, plain) = (
+                    self.fault(Fault::OpenLeftOut),
+                    self.fault(Fault::MarkLeftOut),
+                    self.fault(Fault::MarkNotMax),
+                );
+                let stamp = &mut self.s.stamps[stripes[i as usize] as usize];
+                if !unmarked {
+                    stamp.mark = if plain { now } else { stamp.mark.max(now) };
+                }
+                stamp.open -= u8::from(!unopened);
+                Seen::Stamp(*stamp)
+            }
+            Stage::Send => {
+                self.send(sending[i as usize]);
+                Seen::Nothing
+            }
+            Stage::Unlock => {
+                for k in 0..self.s.catalog.len() {
+                    let row = self.b().own[k].newest();
+                    if row.known() {
+                        self.s.catalog[k].unlocked = row.version();
+                        self.s.catalog[k].owner = NONE;
+                    }
+                }
+                Seen::Nothing
+            }
+        };
+        let steps = match at {
+            Stage::Open | Stage::Close => stripes.len(),
+            Stage::Send => sending.len(),
+            Stage::Log | Stage::Visible | Stage::Advance | Stage::Unlock => 1,
+        };
+        if usize::from(done) < steps {
+            self.b().pc = Pc::Commit(stage, done, now);
+            return seen;
+        }
+        let last_of_bracket = if sending.is_empty() { Stage::Visible } else { Stage::Close };
+        if at == last_of_bracket {
+            let b = self.b();
+            b.pending.clear();
+            b.finished.clear();
+            b.snapshot = None;
+        }
+        done = 0;
+        let skip = |s: &Stage| sending.is_empty() && !matches!(s, Stage::Log | Stage::Visible | Stage::Unlock);
+        match stages.iter().enumerate().skip(stage as usize + 1).find(|(_, s)| !skip(s)) {
+            Some((next, _)) => self.b().pc = Pc::Commit(next as u8, done, now),
+            None => self.end_transaction(),
+        }
+        seen
+    }
+
+    fn end_transaction(&mut self) {
+        let me = self.me;
+        if self.p.record {
+            self.s.done |= 1 << me;
+        }
+        let b = self.b();
+        b.in_transaction = false;
+        b.own.fill(Own::NOTHING);
+        b.sending.clear();
+        b.stable.fill(Row::UNKNOWN);
+        self.finish_op();
+    }
+
+    fn send(&mut self, class: Key) {
+        let capacity = self.p.ring;
+        let tail = self.s.ring.tail;
+        let unnoticed = self.fault(Fault::OverrunUnnoticed);
+        for b in self.s.backends.iter_mut().filter(|b| !b.reset && tail - b.position == capacity) {
+            if unnoticed {
+                b.position += 1;
+            } else {
+                b.reset = true;
+            }
+        }
+        self.s.ring.messages.push(class);
+        self.s.ring.tail += 1;
+        self.trim_ring();
+        for k in (0..self.s.catalog.len()).filter(|k| self.p.class(*k as Key) == class) {
+            let row = self.b().own[k].newest();
+            if row.known() {
+                self.s.catalog[k].sent = row.version();
+            }
+        }
+    }
+
+    fn withdraw(&mut self, stripe: u8, i: u8) -> Seen {
+        let stamp = &mut self.s.stamps[stripe as usize];
+        stamp.open -= 1;
+        let seen = Seen::Stamp(*stamp);
+        self.b().pc = Pc::Withdraw(i + 1);
+        seen
+    }
+
+    /// Undo in the catalog, then drop what the transaction covers (A18).
+    fn undo(&mut self) -> Seen {
+        let p = self.p;
+        for k in 0..self.s.catalog.len() {
+            let own = self.b().own[k];
+            let c = &mut self.s.catalog[k];
+            for row in [own.pending, own.finished].into_iter().filter(|row| row.known()) {
+                c.aborted |= 1 << row.version();
+                c.owner = NONE;
+            }
+        }
+        if !self.fault(Fault::AbortKeepsLocal) {
+            let class = |k: &usize| p.class(*k as Key);
+            let covered: List<usize> = (0..p.keys.len()).filter(|k| self.s.backends[self.me].covers(class(k))).collect();
+            covered.into_iter().for_each(|k| self.drop_local(k));
+        }
+        let b = self.b();
+        b.pending.clear();
+        b.finished.clear();
+        b.snapshot = None;
+        self.end_transaction();
+        Seen::Nothing
+    }
+
+    // ---- judgement --------------------------------------------------------------------------------------------------
+
+    /// The running lookup answers `row`; `missed` if the local view did not have it.
+    fn answer(&mut self, row: Row, missed: bool) {
+        let k = self.b().key as usize;
+        let c = self.s.catalog[k].clone();
+        let own = self.b().own[k];
+        let version = row.version();
+        let mine = own.finished.known();
+        if mine != (row == own.finished) {
+            self.violate(Property::A23);
+        }
+        if !mine && (version > c.committed.version() || c.aborted >> version & 1 == 1) {
+            self.violate(Property::A24);
+        }
+        if version < self.b().floor[k] {
+            self.violate(Property::A1);
+        }
+        if version < self.b().answered[k] {
+            self.violate(Property::A8);
+        }
+        if self.b().expected.known() && self.b().expected != row {
+            self.violate(Property::A7);
+        }
+        let b = self.b();
+        if missed {
+            let behind =
+                |i: usize| b.local[i].row.known() && b.local[i].row.version() < b.sent.get(i).copied().unwrap_or(0);
+            if (0..b.local.len()).any(behind) {
+                self.violate(Property::Composite);
+            }
+        }
+        let record = self.p.record;
+        let b = self.b();
+        if !mine && version > b.floor[k] {
+            b.answered[k] = b.answered[k].max(version);
+        }
+        b.stable[k] = row;
+        if record {
+            let after = b.after;
+            b.answers.push(Answer { row, after });
+        }
+    }
+
+    /// The properties of every state.
+    fn judge(&mut self) {
+        let p = self.p;
+        let s = &self.s;
+        let wrong = |slot: &Slot| {
+            slot.linked()
+                && s.stamps[p.stripe(slot.key)].good(slot.token)
+                && slot.row != s.catalog[slot.key as usize].committed
+        };
+        let mut broken = s.slots.iter().any(wrong).then_some(Property::I1);
+        for b in &s.backends {
+            let newer = |k: usize, snapshot: &Snapshot| {
+                let held = b.local[k].row;
+                held.known() && held != b.own[k].finished && held.version() > snapshot.rows[k].version()
+            };
+            if b.snapshot.as_ref().is_some_and(|snapshot| (0..b.local.len()).any(|k| newer(k, snapshot))) {
+                broken = broken.or(Some(Property::A9));
+            }
+            if p.memory() {
+                let altered = |k: usize| {
+                    let l = b.local[k];
+                    let alive = |slot: &Slot| {
+                        matches!(slot.life, Life::Linked | Life::Unlinked) && slot.key == k as Key && slot.row == l.row
+                    };
+                    l.row.known() && l.slot != NONE && !alive(&s.slots[l.slot as usize])
+                };
+                if (0..b.local.len()).any(altered) {
+                    broken = broken.or(Some(Property::A39));
+                }
+            }
+        }
+        if p.memory() {
+            for (i, slot) in s.slots.iter().enumerate() {
+                let i = i as u8;
+                let held = s.backends.iter().flat_map(|b| b.references()).filter(|r| *r == i).count();
+                let taken = s.backends.iter().flat_map(|b| b.taken()).filter(|r| *r == i).count();
+                let counted = match slot.life {
+                    Life::Free => held == 0 && taken == 0,
+                    Life::Taken => held == 0 && taken == 1,
+                    Life::Linked => held == usize::from(slot.references) && taken == 0,
+                    Life::Unlinked => held == usize::from(slot.references) && taken == 0 && held > 0,
+                };
+                if !counted && !self.fault(Fault::ReferenceNotTaken) {
+                    broken = broken.or(Some(Property::Leak));
+                }
+            }
+        }
+        if self.p.fault != Some(Fault::OpenLeftOut) {
+            for (i, stamp) in s.stamps.iter().enumerate() {
+                let open = s.backends.iter().filter(|b| self.is_open(b, i as u8)).count();
+                if usize::from(stamp.open) != open {
+                    broken = broken.or(Some(Property::Balance));
+                }
+            }
+        }
+        if let Some(property) = broken {
+            self.violate(property);
+        }
+    }
+
+    /// Is a backend between opening and closing a stripe?
+    fn is_open(&self, b: &Backend, stripe: u8) -> bool {
+        let stripes = self.p.stripes_of(&b.sending);
+        let Some(nth) = stripes.iter().position(|s| *s == stripe) else { return false };
+        let stages = self.p.stages();
+        match b.pc {
+            Pc::Commit(stage, i, _) => {
+                let at = |wanted: Stage| stages.iter().position(|s| *s == wanted).unwrap_or(0);
+                let stage = usize::from(stage);
+                let opened = stage > at(Stage::Open) || (stage == at(Stage::Open) && usize::from(i) > nth);
+                let closed = stage > at(Stage::Close) || (stage == at(Stage::Close) && usize::from(i) > nth);
+                opened && !closed
+            }
+            Pc::Withdraw(i) => usize::from(i) <= nth,
+            _ => false,
+        }
+    }
+}

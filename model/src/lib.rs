@@ -1,0 +1,14 @@
+//! The specification of the shared catalog cache, as models that are checked exhaustively.
+//!
+//! [`coherence`] is DESIGN section 3: stamps, tokens, brackets, loads, the local view, the ring. [`check`] runs a scope
+//! and gives a verdict that can be trusted; [`graph`] walks a small program's states and edges, for litmus outcomes,
+//! replay and progress; [`diagram`] prints runs as columns and pictures.
+//!
+//! This crate does not know the implementation. What both share is a vocabulary, and `catcache-conformance` holds the
+//! two together.
+
+pub mod check;
+pub mod coherence;
+pub mod coverage;
+pub mod diagram;
+pub mod graph;
