@@ -5,9 +5,10 @@
 //!
 //! * **Instructions** (callgrind). Each case runs twice, with N and with 2 N lookups; the difference, divided by N, is
 //!   the cost of one lookup with the loop round it, and the rest of the program cancels out. The case `loop` is
-//!   that loop round a lookup that does nothing, and what it costs is subtracted. The case `compare` does nothing but
-//!   compare the key's bytes; the difference between it and `loop` is the cost of a key's comparison. So a hit is
-//!   given with the comparison and without it; the hash is given to all.
+//!   that loop round a lookup that does nothing, and what it costs is subtracted. In the case `keyless` each cache has one
+//!   row, whose key has no columns, so that there is nothing to compare: a hit without the key's comparison. (To
+//!   subtract a comparison that was measured alone would take off too much or too little: it is not compiled alike.)
+//!   The hash is given to all.
 //! * **Stores** (lackey) into the segment, which is the memory that other backends read: exact, by their addresses.
 //!   The phases of the run are told apart by stores into a marker of our own.
 //!
@@ -50,8 +51,14 @@ const TOUCHED: usize = 2_048;
 /// How many of them the first run touches; the second touches twice as many.
 const TOUCHES: usize = 512;
 
-/// Lookups of each phase of the run whose stores are counted.
-const WATCHED: usize = 1_000;
+/// Entries of the table into which stores are counted: few, for lackey prints a line for every access to memory.
+const WATCHED: usize = 64;
+
+/// Keys of its stream.
+const WATCHED_STREAM: usize = 512;
+
+/// Hits whose stores are counted.
+const WATCHED_HITS: usize = 1_000;
 
 /// Why nothing was counted.
 #[derive(Debug, thiserror::Error)]
@@ -94,9 +101,9 @@ pub enum CountError {
 pub enum Case {
     /// The loop round a lookup that does nothing.
     Loop,
-    /// The same with a comparison of the key.
-    Compare,
-    /// Hits.
+    /// Hits of this project's cache on keys without columns.
+    Keyless,
+    /// Hits on keys of eight bytes.
     Hit(Kind),
     /// First touches that the shared table answers.
     Touch,
@@ -105,7 +112,7 @@ pub enum Case {
 impl Case {
     /// All cases.
     pub fn all() -> Vec<Case> {
-        let mut cases = vec![Case::Loop, Case::Compare, Case::Touch];
+        let mut cases = vec![Case::Loop, Case::Keyless, Case::Touch];
         cases.extend(Kind::ALL.map(Case::Hit));
         cases
     }
@@ -113,7 +120,7 @@ impl Case {
     fn word(self) -> &'static str {
         match self {
             Case::Loop => "loop",
-            Case::Compare => "compare",
+            Case::Keyless => "keyless",
             Case::Hit(kind) => kind.word(),
             Case::Touch => "touch",
         }
@@ -122,7 +129,7 @@ impl Case {
     /// Lookups of the first run.
     fn lookups(self) -> usize {
         match self {
-            Case::Loop | Case::Compare | Case::Hit(_) => HITS,
+            Case::Loop | Case::Keyless | Case::Hit(_) => HITS,
             Case::Touch => TOUCHES,
         }
     }
@@ -130,21 +137,21 @@ impl Case {
     /// Makes `lookups` of them: what the child does.
     fn make(self, lookups: usize) -> Result<(), Failure> {
         match self {
-            Case::Loop => Hit { lookups }.run::<Nothing<false>>(),
-            Case::Compare => Hit { lookups }.run::<Nothing<true>>(),
-            Case::Hit(kind) => kind.run(&Hit { lookups }),
+            Case::Loop => Hit { lookups, mix: eight_bytes() }.run::<Nothing>(),
+            Case::Keyless => Hit { lookups, mix: Mix::keyless(HITS / 2) }.run::<Ours>(),
+            Case::Hit(kind) => kind.run(&Hit { lookups, mix: eight_bytes() }),
             Case::Touch => touch(lookups),
         }
     }
 }
 
 /// A cache that does nothing.
-struct Nothing<const COMPARE: bool>;
+struct Nothing;
 
-struct NothingHandle<const COMPARE: bool>([u8; 8]);
+struct NothingHandle([u8; 8]);
 
-impl<const COMPARE: bool> Subject for Nothing<COMPARE> {
-    type Handle = NothingHandle<COMPARE>;
+impl Subject for Nothing {
+    type Handle = NothingHandle;
 
     const PRIVATE: bool = true;
 
@@ -161,12 +168,12 @@ impl<const COMPARE: bool> Subject for Nothing<COMPARE> {
     }
 }
 
-impl<const COMPARE: bool> Handle for NothingHandle<COMPARE> {
-    #[inline]
+impl Handle for NothingHandle {
+    #[inline(always)]
     fn lookup<R>(&mut self, key: &BenchKey, read: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, Failure> {
-        let found = !COMPARE || black_box(key).bytes() == key.bytes();
+        black_box(key);
         let row: &[u8] = black_box(&self.0);
-        Ok(read(found.then_some(row)))
+        Ok(read(Some(row)))
     }
 
     fn accept(&mut self) {}
@@ -193,22 +200,26 @@ impl<const COMPARE: bool> Handle for NothingHandle<COMPARE> {
 /// So many hits by one backend.
 struct Hit {
     lookups: usize,
+    mix: Mix,
+}
+
+fn eight_bytes() -> Mix {
+    Mix::small(ENTRIES, HITS / 2)
 }
 
 impl Task for Hit {
     type Output = Result<(), Failure>;
 
     fn run<S: Subject>(&self) -> Self::Output {
-        let mix = Mix::small(ENTRIES);
-        let subject: S = mix.subject()?;
-        let mut handle = mix.warm(&subject)?;
-        mix.hit(&mut handle, &mut 0, self.lookups)
+        let subject: S = self.mix.subject()?;
+        let mut handle = self.mix.warm(&subject)?;
+        self.mix.hit(&mut handle, &mut 0, self.lookups)
     }
 }
 
 /// So many first touches by a new backend.
 fn touch(lookups: usize) -> Result<(), Failure> {
-    let mix = Mix::small(TOUCHED);
+    let mix = Mix::small(TOUCHED, HITS / 2);
     let subject: Ours = mix.subject()?;
     let _filled = mix.warm(&subject)?;
     let mut handle = subject.attach()?;
@@ -219,12 +230,11 @@ fn touch(lookups: usize) -> Result<(), Failure> {
 pub fn child(words: &[String]) -> Option<Result<(), Failure>> {
     let case = |word: &str| Case::all().into_iter().find(|case| case.word() == word);
     match words {
-        [command, word, lookups] if command == CALLGRIND => {
-            Some(case(word).zip(lookups.parse().ok()).map_or_else(
-                || Err(CountError::NoCase(words.join(" ")).into()),
-                |(case, lookups)| case.make(lookups),
-            ))
-        }
+        [command, word, lookups] if command == CALLGRIND => Some(
+            case(word)
+                .zip(lookups.parse().ok())
+                .map_or_else(|| Err(CountError::NoCase(words.join(" ")).into()), |(case, lookups)| case.make(lookups)),
+        ),
         [command] if command == LACKEY => Some(watched()),
         _ => None,
     }
@@ -236,8 +246,19 @@ pub fn valgrind() -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
+/// A child that does not outlive us, however we end.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail if it has ended already, and then there is nothing to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Starts a hidden command under valgrind.
-fn start(program: &Path, arguments: &[&str], command: &[&str]) -> Result<Child, CountError> {
+fn start(program: &Path, arguments: &[&str], command: &[&str]) -> Result<Running, CountError> {
     let child = Command::new("valgrind")
         .args(arguments)
         .arg(program)
@@ -246,7 +267,7 @@ fn start(program: &Path, arguments: &[&str], command: &[&str]) -> Result<Child, 
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    child.map_err(|error| match error.kind() {
+    child.map(Running).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => CountError::NoValgrind,
         _ => CountError::Io(error),
     })
@@ -266,15 +287,19 @@ pub fn instructions(program: &Path, case: Case) -> Result<f64, CountError> {
 fn collected(program: &Path, case: Case, lookups: usize) -> Result<u64, CountError> {
     const TOOL: &str = "callgrind";
     let name = format!("{} {lookups}", case.word());
-    let child = start(
+    let mut child = start(
         program,
         &["--tool=callgrind", "--callgrind-out-file=/dev/null"],
         &[CALLGRIND, case.word(), &lookups.to_string()],
     )?;
-    let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        return Err(CountError::Failed { tool: TOOL, case: name, status: output.status, output: tail(&said) });
+    let mut said = Vec::new();
+    if let Some(stderr) = &mut child.0.stderr {
+        stderr.read_to_end(&mut said)?;
+    }
+    let said = String::from_utf8_lossy(&said);
+    let status = child.0.wait()?;
+    if !status.success() {
+        return Err(CountError::Failed { tool: TOOL, case: name, status, output: tail(&said) });
     }
     collected_in(&said).ok_or(CountError::Unexpected { tool: TOOL, case: name, wanted: "`Collected : N`" })
 }
@@ -294,7 +319,7 @@ static MARKER: AtomicU64 = AtomicU64::new(0);
 
 /// The child that lackey watches: tells where marker and segment are, then hits, then touches.
 fn watched() -> Result<(), Failure> {
-    let mix = Mix::small(WATCHED);
+    let mix = Mix::small(WATCHED, WATCHED_STREAM);
     let subject: Ours = mix.subject()?;
     let mut filled = mix.warm(&subject)?;
     let mut fresh = subject.attach()?;
@@ -304,7 +329,7 @@ fn watched() -> Result<(), Failure> {
     println!("{:x} {:x} {:x} {}", (&raw const MARKER).addr(), segment.start, segment.end, touches.len());
     // Relaxed: nobody reads it; it is the store that counts.
     MARKER.store(1, Ordering::Relaxed);
-    mix.hit(&mut filled, &mut 0, WATCHED)?;
+    mix.hit(&mut filled, &mut 0, WATCHED_HITS)?;
     MARKER.store(2, Ordering::Relaxed);
     mix.touch(&mut fresh, &touches)?;
     MARKER.store(3, Ordering::Relaxed);
@@ -346,7 +371,7 @@ struct Store {
 pub fn stores(program: &Path) -> Result<Stores, CountError> {
     const TOOL: &str = "lackey";
     let mut child = start(program, &["--tool=lackey", "--trace-mem=yes"], &[LACKEY])?;
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (stdout, stderr) = (child.0.stdout.take(), child.0.stderr.take());
     // The child tells its addresses only when most of its stores are past, so all of them are kept till then.
     let mut seen = Vec::new();
     let mut rest = String::new();
@@ -366,7 +391,7 @@ pub fn stores(program: &Path) -> Result<Stores, CountError> {
     if let Some(mut stdout) = stdout {
         stdout.read_to_string(&mut told)?;
     }
-    let status = child.wait()?;
+    let status = child.0.wait()?;
     if !status.success() {
         return Err(CountError::Failed { tool: TOOL, case: LACKEY.to_owned(), status, output: tail(&rest) });
     }
@@ -400,7 +425,7 @@ fn per_lookup(told: &str, seen: &[Store]) -> Option<Stores> {
     // Consecutive stores into one line count once: they cost one transfer of the line at most.
     let lines = 1 + touched.windows(2).filter(|pair| pair[0].address / 64 != pair[1].address / 64).count();
     Some(Stores {
-        per_hit: hits.len() as f64 / WATCHED as f64,
+        per_hit: hits.len() as f64 / WATCHED_HITS as f64,
         per_touch: touched.len() as f64 / touches,
         lines_per_touch: if touched.is_empty() { 0.0 } else { lines as f64 / touches },
     })

@@ -27,3 +27,22 @@ pub mod statistics;
 pub mod suite;
 pub mod trace;
 pub mod work;
+
+use std::path::Path;
+
+/// The hidden command that packs a folder of traces: `__pack FOLDER FILE`.
+pub const PACK: &str = "__pack";
+
+/// Carries out a hidden command, if the words after the program's name are one: those that run under valgrind
+/// ([`counted`]), and [`PACK`]. To be called before the command line is read.
+pub fn hidden(words: &[String]) -> Option<Result<(), rivals::Failure>> {
+    match words {
+        [command, folder, file] if command == PACK => Some(pack(Path::new(folder), Path::new(file))),
+        _ => counted::child(words),
+    }
+}
+
+fn pack(folder: &Path, file: &Path) -> Result<(), rivals::Failure> {
+    let archive = trace::pack(folder)?;
+    std::fs::write(file, archive).map_err(|error| format!("{}: {error}", file.display()).into())
+}

@@ -22,19 +22,19 @@ impl Random {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state)
     }
 
     /// A number from 0 to `bound` - 1; 0 if there is none. The bias, below `bound` / 2⁶⁴, does not matter here.
     pub fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+        ((u128::from(self.bits()) * bound as u128) >> 64) as usize
     }
 
     /// A number in [0, 1).
     pub fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Puts `items` into any order, each with the same chance (Fisher and Yates).
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn the_generator_is_splitmix64() {
         let mut random = Random::new(1_234_567);
-        let drawn: Vec<u64> = (0..3).map(|_| random.next()).collect();
+        let drawn: Vec<u64> = (0..3).map(|_| random.bits()).collect();
         assert_eq!(drawn, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
     }
 

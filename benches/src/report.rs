@@ -212,12 +212,8 @@ impl Report {
     /// The figures of the traces of one metric, a line for each trace and number of backends, a column for each subject:
     /// the value, and the ratio to the baseline behind it.
     pub fn traces(&self, metric: &str) -> Table {
-        let rows: Vec<(&str, &Row)> = self
-            .rows
-            .iter()
-            .filter(|row| row.metric == metric)
-            .filter_map(|row| Some((trace_of(row)?, row)))
-            .collect();
+        let rows: Vec<(&str, &Row)> =
+            self.rows.iter().filter(|row| row.metric == metric).filter_map(|row| Some((trace_of(row)?, row))).collect();
         let mut subjects: Vec<&str> = Vec::new();
         let mut lines: Vec<(&str, BTreeMap<&str, String>)> = Vec::new();
         for (name, row) in &rows {
@@ -244,6 +240,17 @@ impl Report {
             table.add_row([Cell::new(name)].into_iter().chain(columns));
         }
         table
+    }
+
+    /// All tables, one after another: the figures, then the traces metric by metric.
+    pub fn tables(&self) -> Vec<Table> {
+        let mut metrics: Vec<&str> = Vec::new();
+        for row in self.rows.iter().filter(|row| trace_of(row).is_some()) {
+            if !metrics.contains(&row.metric.as_str()) {
+                metrics.push(&row.metric);
+            }
+        }
+        [self.figures()].into_iter().chain(metrics.into_iter().map(|metric| self.traces(metric))).collect()
     }
 
     /// What the replays left out, in one sentence for each kind of it.

@@ -103,6 +103,8 @@ pub struct HandleStats {
     pub entries: u64,
     /// Bytes that it has for itself, as asked of the allocator.
     pub bytes: u64,
+    /// Entries whose rows it has for itself, not counted in `bytes`: ours only, and only after changes.
+    pub private_entries: u64,
 }
 
 impl HandleStats {
@@ -115,6 +117,7 @@ impl HandleStats {
             resets: self.resets + other.resets,
             entries: self.entries + other.entries,
             bytes: self.bytes + other.bytes,
+            private_entries: self.private_entries + other.private_entries,
         }
     }
 }
@@ -202,7 +205,8 @@ mod tests {
         type Output = ();
 
         fn run<S: Subject>(&self) {
-            let key = |n: usize| BenchKey::new(TraceKey { cache: 55 + (n % 2) as u8, hash: (n % 6) as u32 }, (n / 6) as u32);
+            let key =
+                |n: usize| BenchKey::new(TraceKey { cache: 55 + (n % 2) as u8, hash: (n % 6) as u32 }, (n / 6) as u32);
             let subject = S::new(&MemoryCatalog::new()).unwrap();
             let mut handle = subject.attach().unwrap();
             let mut random = Random::new(4);
@@ -215,7 +219,7 @@ mod tests {
                     for _ in 0..random.below(4) {
                         for _ in 0..random.below(4) {
                             let n = random.below(24);
-                            let row = (random.below(3) > 0).then(|| random.next().to_ne_bytes());
+                            let row = (random.below(3) > 0).then(|| random.bits().to_ne_bytes());
                             handle.change(&key(n), row.as_ref().map(|row| &row[..])).unwrap();
                             reference.insert(n, row);
                         }

@@ -65,6 +65,11 @@ impl BenchKey {
         }
     }
 
+    /// The key of a cache with a single row, which needs no columns.
+    pub fn keyless(key: TraceKey) -> BenchKey {
+        BenchKey { length: 0, ..BenchKey::new(key, 0) }
+    }
+
     /// The canonical bytes of the key columns.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
@@ -330,7 +335,8 @@ mod tests {
 
     #[test]
     fn a_change_is_settled_by_the_next_lookup() {
-        let text = "1 a H\nX 1 a\nX 1 b\nXR -2 5\n1 a m\n# C\nS 1 a\nS 1 b\nX 1 a\nX 1 b\n1 b M\n3 c LM 1 2\n3 d H\n# C\n";
+        let text =
+            "1 a H\nX 1 a\nX 1 b\nXR -2 5\n1 a m\n# C\nS 1 a\nS 1 b\nX 1 a\nX 1 b\n1 b M\n3 c LM 1 2\n3 d H\n# C\n";
         let script = Script::new(&parse("small", text).unwrap());
         let expected = [
             Op::Begin,

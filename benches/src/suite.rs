@@ -1,7 +1,8 @@
 //! The whole benchmark: what is measured, how often, and what the figures are to reach.
 //!
-//! Subjects are measured side by side: in each round every subject takes its turn, in a new order each time, with a new
-//! cache; ratios are formed within the round. A stage makes as many rounds as its time allows, at least one; every figure
+//! Subjects are measured side by side: in each round the workloads come in a new order, and for each workload all subjects
+//! take their turns one right after the other, in a new order too, each with a new cache. Ratios are formed within the
+//! round. A stage makes as many rounds as its time allows, at least one; every figure
 //! of a stage has the same number of rounds, and its note says how many. Between two turns somebody may break it off.
 
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::report::{NotPlayed, Report, Row, Target};
 use crate::rivals::{Failure, HandleStats, Kind};
 use crate::script::{BenchKey, Script};
 use crate::statistics::{ratio, summary};
-use crate::trace::packed;
+use crate::trace::{Trace, packed};
 use crate::work::hits::{self, FirstTouches, HitCosts, Hits, Mix};
 use crate::work::replay::{Replay, Replayed};
 use crate::work::storage::{Storage, Stored};
@@ -29,6 +30,9 @@ const STORED_TRACES: [&str; 2] = ["partscan", "d_part"];
 
 /// Lookups of a turn of a trace: short traces are replayed several times.
 const LOOKUPS_LEAST: u64 = 20_000;
+
+/// Lookups of a turn of a trace in the quick form, all backends together: longer traces are cut.
+const LOOKUPS_MOST: usize = 48_000;
 
 /// New backends of one turn of the first touches.
 const TOUCHING: usize = 5;
@@ -57,6 +61,14 @@ impl Form {
         }
     }
 
+    /// How many lookups each of so many backends makes at most.
+    const fn lookups(self, backends: u32) -> usize {
+        match self {
+            Form::Quick => LOOKUPS_MOST / backends as usize,
+            Form::Full => usize::MAX,
+        }
+    }
+
     /// How long one thread and two threads hit in one turn.
     const fn turn(self) -> (Duration, Duration) {
         match self {
@@ -70,7 +82,7 @@ impl Form {
 pub struct Options<'a> {
     /// How much.
     pub form: Form,
-    /// This program, for the runs under valgrind. It must pass its words to [`counted::child`].
+    /// This program, for the runs under valgrind. It must pass its words to [`hidden`](crate::hidden).
     pub program: PathBuf,
     /// Set to break off; looked at between two turns.
     pub stop: &'a AtomicBool,
@@ -115,29 +127,36 @@ impl Runner<'_> {
         self.tell(0.0);
     }
 
-    /// Rounds of turns: `turn(cell)` for each of `cells` in a new order in each round, until the bounds are reached.
-    /// Returns what came of it by cell, one for each whole round; with nothing at all if it was broken off.
+    /// Rounds of turns: in each round, for each of `workloads` in a new order, `turn(workload, subject)` for each of
+    /// `subjects` in a new order, until the bounds are reached. Returns what came of it by workload and subject, one for
+    /// each whole round.
     fn rounds<T>(
         &mut self,
         bounds: Bounds,
-        cells: usize,
-        mut turn: impl FnMut(usize) -> Result<T, Failure>,
-    ) -> Result<Vec<Vec<T>>, Failure> {
-        let mut results: Vec<Vec<T>> = (0..cells).map(|_| Vec::new()).collect();
+        workloads: usize,
+        subjects: &[Kind],
+        mut turn: impl FnMut(usize, Kind) -> Result<T, Failure>,
+    ) -> Result<Vec<Vec<Vec<T>>>, Failure> {
+        let empty = || subjects.iter().map(|_| Vec::new()).collect();
+        let mut results: Vec<Vec<Vec<T>>> = (0..workloads).map(|_| empty()).collect();
         let start = Instant::now();
-        let mut order: Vec<usize> = (0..cells).collect();
+        let mut order: Vec<usize> = (0..workloads).collect();
+        let mut inner: Vec<usize> = (0..subjects.len()).collect();
         for round in 0..bounds.rounds {
             self.random.shuffle(&mut order);
-            for (turns, &cell) in order.iter().enumerate() {
-                if self.stopped() {
-                    // A round that was not finished compares nothing.
-                    for results in &mut results {
-                        results.truncate(round);
+            for (finished, &workload) in order.iter().enumerate() {
+                self.random.shuffle(&mut inner);
+                for &subject in &inner {
+                    if self.stopped() {
+                        // A round that was not finished compares nothing.
+                        for results in results.iter_mut().flatten() {
+                            results.truncate(round);
+                        }
+                        return Ok(results);
                     }
-                    return Ok(results);
+                    results[workload][subject].push(turn(workload, subjects[subject])?);
                 }
-                results[cell].push(turn(cell)?);
-                let by_rounds = (round * cells + turns + 1) as f64 / (bounds.rounds * cells) as f64;
+                let by_rounds = (round * workloads + finished + 1) as f64 / (bounds.rounds * workloads) as f64;
                 let by_time = start.elapsed().as_secs_f64() / bounds.time.as_secs_f64();
                 self.tell(by_rounds.max(by_time));
             }
@@ -160,7 +179,8 @@ pub fn run(options: &Options<'_>, progress: &mut dyn FnMut(&Progress)) -> Result
     let start = Instant::now();
     let mut runner = Runner { stop: options.stop, progress, stage: 0, random: Random::new(start_seed()) };
     let mut rows = Vec::new();
-    let scripts: Vec<Script> = packed()?.iter().map(Script::new).collect();
+    let traces = packed()?;
+    let scripts: Vec<Script> = traces.iter().map(Script::new).collect();
 
     runner.tell(0.0);
     rows.extend(counted_rows(&options.program, &mut runner));
@@ -170,7 +190,7 @@ pub fn run(options: &Options<'_>, progress: &mut dyn FnMut(&Progress)) -> Result
     runner.next_stage();
     rows.extend(touch_rows(&mut runner, options.form, &zipf)?);
     runner.next_stage();
-    rows.extend(trace_rows(&mut runner, options.form, &scripts)?);
+    rows.extend(trace_rows(&mut runner, options.form, &traces)?);
     runner.next_stage();
     rows.extend(memory_rows(&mut runner, &scripts, &zipf)?);
     runner.tell(1.0);
@@ -231,7 +251,6 @@ fn instruction_rows(counts: &[(Case, Result<f64, String>)]) -> Vec<Row> {
         found.unwrap_or_else(|| Err(NOT_MEASURED.to_owned()))
     };
     let idle = of(Case::Loop);
-    let comparison = of(Case::Compare).and_then(|compare| Ok(compare - idle.clone()?));
     let net = |case: Case| of(case).and_then(|count| Ok(count - idle.clone()?));
     let row = |subject: &str, metric: &str, count: Result<f64, String>, note: String| {
         let row = Row::new("callgrind", subject, metric, "instructions").counted(count.as_ref().ok().copied());
@@ -245,13 +264,13 @@ fn instruction_rows(counts: &[(Case, Result<f64, String>)]) -> Vec<Row> {
     for kind in Kind::ALL {
         rows.push(row(kind.name(), "instructions per hit", net(Case::Hit(kind)), loop_note.clone()));
     }
-    let without = net(Case::Hit(Kind::Ours)).and_then(|hit| Ok(hit - comparison.clone()?));
-    let note = match &comparison {
-        Ok(comparison) => format!("hash given; the comparison alone takes {comparison:.1}"),
-        Err(_) => String::new(),
+    let keyless = net(Case::Keyless);
+    let note = match (&keyless, net(Case::Hit(Kind::Ours))) {
+        (Ok(keyless), Ok(hit)) => format!("hash given; keys without columns; {:.1} more on eight bytes", hit - keyless),
+        _ => String::new(),
     };
     rows.push(
-        row(Kind::Ours.name(), "instructions per hit, key comparison excluded", without, note)
+        row(Kind::Ours.name(), "instructions per hit, key comparison excluded", keyless, note)
             .target(Target::value_at_most(64.0)),
     );
     rows.push(row(Kind::Ours.name(), "instructions per shared answer", net(Case::Touch), loop_note));
@@ -281,12 +300,11 @@ fn position(kind: Kind) -> usize {
 
 fn hit_rows(runner: &mut Runner<'_>, form: Form, mixes: &[&Mix]) -> Result<Vec<Row>, Failure> {
     let (one, two) = form.turn();
-    let kinds = Kind::ALL.len();
-    let results = runner.rounds(form.bounds(7, 14), mixes.len() * kinds, |cell| {
-        Kind::ALL[cell % kinds].run(&Hits { mix: mixes[cell / kinds], one, two })
+    let results = runner.rounds(form.bounds(7, 14), mixes.len(), &Kind::ALL, |workload, kind| {
+        kind.run(&Hits { mix: mixes[workload], one, two })
     })?;
     let mut rows = Vec::new();
-    for (mix, results) in mixes.iter().zip(results.chunks(kinds)) {
+    for (mix, results) in mixes.iter().zip(&results) {
         let baseline = column(&results[position(Kind::BareMap)], |costs| costs.one_ns);
         for (kind, costs) in Kind::ALL.iter().zip(results) {
             let one = column(costs, |costs| costs.one_ns);
@@ -312,7 +330,10 @@ fn gain_row(mix: &str, kind: Kind, costs: &[HitCosts]) -> Row {
     let note = if rounds > 0 {
         format!("in {counted} of {slices} slices both threads ran; {rounds} rounds")
     } else {
-        format!("not measured: the two threads ran together in {counted} of {slices} slices only; at least {} a round are needed", hits::SLICES_LEAST)
+        format!(
+            "not measured: the two threads ran together in {counted} of {slices} slices only; at least {} a round are needed",
+            hits::SLICES_LEAST
+        )
     };
     let row = Row::new(mix, kind.name(), "gain from one to two threads", "×").measured(summary(gains)).note(note);
     if kind == Kind::Ours { row.target(Target::value_at_least(1.9)) } else { row }
@@ -321,8 +342,8 @@ fn gain_row(mix: &str, kind: Kind, costs: &[HitCosts]) -> Row {
 fn touch_rows(runner: &mut Runner<'_>, form: Form, mix: &Mix) -> Result<Vec<Row>, Failure> {
     const KINDS: [Kind; 3] = [Kind::OneLock, Kind::Partitioned, Kind::Ours];
     let task = FirstTouches { mix, backends: TOUCHING };
-    let results = runner.rounds(form.bounds(7, 2), KINDS.len(), |cell| KINDS[cell].run(&task))?;
-    let rows = KINDS.iter().zip(results).map(|(kind, costs)| {
+    let results = runner.rounds(form.bounds(7, 2), 1, &KINDS, |_, kind| kind.run(&task))?;
+    let rows = KINDS.iter().zip(results.into_iter().flatten()).map(|(kind, costs)| {
         let rounds = costs.len();
         let row = Row::new(mix.name, kind.name(), "shared answer to a local miss", "ns")
             .measured(summary(costs.into_iter().flatten()))
@@ -337,27 +358,36 @@ fn trace_name(script: &Script, backends: u32) -> String {
     format!("trace {}, {backends} backend{}", script.name, if backends == 1 { "" } else { "s" })
 }
 
-fn trace_rows(runner: &mut Runner<'_>, form: Form, scripts: &[Script]) -> Result<Vec<Row>, Failure> {
-    let cells: Vec<(&Script, u32)> =
-        scripts.iter().flat_map(|script| BACKENDS.map(|backends| (script, backends))).collect();
-    let kinds = Kind::ALL.len();
-    let results = runner.rounds(form.bounds(5, 16), cells.len() * kinds, |cell| {
-        let (script, backends) = cells[cell / kinds];
-        replayed(Kind::ALL[cell % kinds], script, backends)
+fn trace_rows(runner: &mut Runner<'_>, form: Form, traces: &[Trace]) -> Result<Vec<Row>, Failure> {
+    let cut = |trace: &Trace, backends| Script::new(&trace.first(form.lookups(backends)));
+    let cells: Vec<(Script, u32, bool)> = traces
+        .iter()
+        .flat_map(|trace| BACKENDS.map(|backends| (trace, cut(trace, backends), backends)))
+        .map(|(trace, script, backends)| {
+            let whole = script.lookups == trace.counts().lookups();
+            (script, backends, whole)
+        })
+        .collect();
+    let results = runner.rounds(form.bounds(5, 14), cells.len(), &Kind::ALL, |workload, kind| {
+        let (script, backends, _) = &cells[workload];
+        replayed(kind, script, *backends)
     })?;
     let mut rows = Vec::new();
-    for ((script, backends), results) in cells.into_iter().zip(results.chunks(kinds)) {
+    for ((script, backends, whole), results) in cells.iter().zip(&results) {
         let per_lookup = |replayed: &Replayed| Some(replayed.cpu_ns as f64 / replayed.lookups as f64);
         let baseline = column(&results[position(Kind::Catcache)], per_lookup);
         for (kind, replays) in Kind::ALL.iter().zip(results) {
             let costs = column(replays, per_lookup);
             let resets: u64 = replays.iter().map(|replayed| replayed.stats.resets).sum();
             let mut note = format!("CPU time, loads included; ratio to the private catcache; {} rounds", replays.len());
+            if !whole {
+                note += &format!("; cut to the first {} lookups of each backend", script.lookups);
+            }
             if resets > 0 {
                 note += &format!("; {resets} resets: a backend had fallen behind by the whole ring");
             }
             rows.push(
-                Row::new(trace_name(script, backends), kind.name(), "lookup", "ns")
+                Row::new(trace_name(script, *backends), kind.name(), "lookup", "ns")
                     .measured(summary(costs.iter().copied().flatten()))
                     .compared(ratio(&costs, &baseline))
                     .note(note),
@@ -365,7 +395,7 @@ fn trace_rows(runner: &mut Runner<'_>, form: Form, scripts: &[Script]) -> Result
         }
         for (kind, replays) in Kind::ALL.iter().zip(results) {
             let loads = replays.iter().map(|replayed| replayed.stats.loads as f64 / f64::from(script.misses));
-            let row = Row::new(trace_name(script, backends), kind.name(), "loads per miss of one backend", "loads");
+            let row = Row::new(trace_name(script, *backends), kind.name(), "loads per miss of one backend", "loads");
             rows.push(row.measured(summary(loads)).note("scans of the catalog, all backends together"));
         }
     }
@@ -403,7 +433,11 @@ fn memory_rows(runner: &mut Runner<'_>, scripts: &[Script], mix: &Mix) -> Result
                 let stored = kind.run(&Storage { script, backends })?;
                 let row = Row::new(trace_name(script, backends), kind.name(), "memory", "MB");
                 let own = stored.stats.bytes as f64 / f64::from(backends) / 1e6;
-                let note = format!("{:.2} MB in common, {own:.2} MB for each backend", stored.shared_bytes as f64 / 1e6);
+                let mut note =
+                    format!("{:.2} MB in common, {own:.3} MB for each backend", stored.shared_bytes as f64 / 1e6);
+                if stored.stats.private_entries > 0 {
+                    note += &format!("; {} private rows are not counted", stored.stats.private_entries);
+                }
                 rows.push(row.counted(Some(stored.bytes() as f64 / 1e6)).note(note));
                 if kind == Kind::Ours && backends == BACKENDS[BACKENDS.len() - 1] {
                     rows.extend(entry_rows(&script.name, &stored, held_by(script)));
@@ -474,19 +508,23 @@ mod tests {
         Runner { stop, progress, stage: 0, random: Random::new(1) }
     }
 
+    const TWO: [Kind; 2] = [Kind::BareMap, Kind::Ours];
+
     #[test]
-    fn every_cell_has_its_turn_in_every_round() {
+    fn every_subject_has_its_turn_in_every_round() {
         let (stop, mut told) = (AtomicBool::new(false), Vec::new());
         let mut listen = |progress: &Progress| told.push(progress.done);
         let bounds = Bounds { rounds: 4, time: Duration::from_secs(60) };
         let mut order = Vec::new();
-        let turn = |cell: usize| {
-            order.push(cell);
-            Ok(cell)
+        let turn = |workload: usize, kind: Kind| {
+            order.push(workload);
+            Ok((workload, kind))
         };
-        let results = runner(&stop, &mut listen).rounds(bounds, 5, turn).unwrap();
-        assert_eq!(results, (0..5).map(|cell| vec![cell; 4]).collect::<Vec<_>>());
-        let mut rounds: Vec<&[usize]> = order.chunks(5).collect();
+        let results = runner(&stop, &mut listen).rounds(bounds, 5, &TWO, turn).unwrap();
+        let expected: Vec<_> = (0..5).map(|workload| TWO.map(|kind| vec![(workload, kind); 4]).to_vec()).collect();
+        assert_eq!(results, expected);
+        assert!(order.chunks(2).all(|pair| pair[0] == pair[1]), "the subjects of a workload follow one another");
+        let mut rounds: Vec<&[usize]> = order.chunks(10).collect();
         assert_eq!(rounds.len(), 4);
         rounds.dedup();
         assert!(rounds.len() > 1, "the order changes");
@@ -498,8 +536,8 @@ mod tests {
     fn there_is_always_one_round() {
         let stop = AtomicBool::new(false);
         let bounds = Bounds { rounds: 4, time: Duration::ZERO };
-        let results = runner(&stop, &mut |_| {}).rounds(bounds, 2, |_| Ok(())).unwrap();
-        assert_eq!(results, [[()], [()]]);
+        let results = runner(&stop, &mut |_| {}).rounds(bounds, 1, &TWO, |_, _| Ok(())).unwrap();
+        assert_eq!(results, [[[()], [()]]]);
     }
 
     #[test]
@@ -507,13 +545,13 @@ mod tests {
         let stop = AtomicBool::new(false);
         let bounds = Bounds { rounds: 9, time: Duration::from_secs(60) };
         let mut turns = 0;
-        let turn = |_| {
+        let turn = |_, _| {
             turns += 1;
-            stop.store(turns == 5, Ordering::Relaxed);
+            stop.store(turns == 3, Ordering::Relaxed);
             Ok(())
         };
-        let results = runner(&stop, &mut |_| {}).rounds(bounds, 3, turn).unwrap();
-        assert_eq!(results, [[()], [()], [()]]);
+        let results = runner(&stop, &mut |_| {}).rounds(bounds, 1, &TWO, turn).unwrap();
+        assert_eq!(results, [[[()], [()]]]);
     }
 
     #[test]
@@ -523,7 +561,8 @@ mod tests {
 
     #[test]
     fn without_valgrind_the_rows_are_there_and_empty() {
-        let rows: Vec<Row> = instruction_rows(&[]).into_iter().chain(store_rows(&Err(NOT_MEASURED.to_owned()))).collect();
+        let rows: Vec<Row> =
+            instruction_rows(&[]).into_iter().chain(store_rows(&Err(NOT_MEASURED.to_owned()))).collect();
         assert!(rows.iter().all(|row| row.value.is_none() && row.note == NOT_MEASURED && row.met.is_none()));
         assert_eq!(rows.iter().filter(|row| row.target.is_some()).count(), 2);
     }
@@ -533,7 +572,7 @@ mod tests {
         let mut counts: Vec<(Case, Result<f64, String>)> =
             Case::all().into_iter().map(|case| (case, Ok(100.0))).collect();
         counts[0].1 = Ok(12.0);
-        counts[1].1 = Ok(42.0);
+        counts[1].1 = Ok(70.0);
         let rows = instruction_rows(&counts);
         let without = rows.iter().find(|row| row.target.is_some()).unwrap();
         assert_eq!((without.value, without.met), (Some(58.0), Some(true)));

@@ -141,6 +141,17 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// The same up to and with its `lookups`-th lookup of a row; the whole if it has not so many.
+    #[must_use]
+    pub fn first(&self, lookups: usize) -> Trace {
+        let is_lookup = |event: &Event| {
+            matches!(event, Event::Hit(_) | Event::NegativeHit(_) | Event::Load(_) | Event::NegativeLoad(_))
+        };
+        let mut at = self.events.iter().enumerate().filter(|(_, event)| is_lookup(event)).map(|(at, _)| at);
+        let end = lookups.checked_sub(1).map_or(0, |last| at.nth(last).map_or(self.events.len(), |at| at + 1));
+        Trace { name: self.name.clone(), events: self.events[..end].to_vec() }
+    }
+
     /// Events by kind.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
@@ -226,12 +237,7 @@ pub fn parse(name: &str, text: &str) -> Result<Trace, TraceError> {
             Ok(Some(event)) => events.push(event),
             Ok(None) => {}
             Err(fault) => {
-                return Err(TraceError::Line {
-                    trace: name.to_owned(),
-                    line: index + 1,
-                    fault,
-                    text: line.to_owned(),
-                });
+                return Err(TraceError::Line { trace: name.to_owned(), line: index + 1, fault, text: line.to_owned() });
             }
         }
     }
@@ -386,6 +392,14 @@ mod tests {
         };
         assert_eq!(trace.counts(), one_each);
         assert_eq!(trace.events[0], Event::Load(TraceKey { cache: 10, hash: 0x1c15_e696 }));
+    }
+
+    #[test]
+    fn a_trace_can_be_cut() {
+        let trace = parse("all", TEXT).unwrap();
+        assert_eq!(trace.first(3).events, trace.events[..3]);
+        assert_eq!(trace.first(4), trace.first(4).first(4));
+        assert_eq!((trace.first(5), trace.first(0).events.len()), (trace, 0));
     }
 
     #[test]

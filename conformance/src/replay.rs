@@ -61,12 +61,6 @@ struct Drive {
 }
 
 impl Drive {
-    fn state(&self, granted: usize) -> &State {
-        match granted {
-            0 => &self.graph.states[0],
-            n => &self.graph.states[self.graph.edges[self.paths[self.path][n - 1]].to as usize],
-        }
-    }
 
     fn actions(&self) -> Vec<Action> {
         self.paths[self.path][..self.at].iter().map(|e| self.graph.edges[*e].action).collect()

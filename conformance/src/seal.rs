@@ -197,7 +197,12 @@ impl Place {
         };
         let exe = std::env::current_exe().ok();
         let folder = exe.as_deref().and_then(folder_of).unwrap_or_else(|| env!("CATCACHE_PROFILE_FOLDER").into());
-        Place { file: folder.join(FILE), root: env!("CATCACHE_ROOT").into(), build, digest: env!("CATCACHE_DIGEST").to_owned() }
+        Place {
+            file: folder.join(FILE),
+            root: env!("CATCACHE_ROOT").into(),
+            build,
+            digest: env!("CATCACHE_DIGEST").to_owned(),
+        }
     }
 
     /// Writes `seal` so that a reader sees the old record or the new one, never half of it. A record of the same code

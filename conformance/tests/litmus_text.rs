@@ -34,7 +34,10 @@ fn the_shipped_files_use_every_word_of_the_language() {
     let code: Vec<&str> = all.lines().map(|l| l.split('#').next().unwrap_or_default()).collect();
     let grammar = Grammar::read(litmus::GRAMMAR);
     for word in grammar.literals().into_iter().filter(|w| w.chars().all(char::is_alphabetic) && w != "shared") {
-        assert!(code.iter().any(|l| l.split(|c: char| !c.is_alphanumeric()).any(|w| *w == word)), "nobody uses `{word}`");
+        assert!(
+            code.iter().any(|l| l.split(|c: char| !c.is_alphanumeric()).any(|w| *w == word)),
+            "nobody uses `{word}`"
+        );
     }
 }
 
@@ -122,6 +125,7 @@ fn every_mistake_is_refused_with_its_place_and_advice() {
         ("keys k3 = rel/99999999999", 1, 15, "99999999999 is too large", ""),
         ("keys a = r/1, b = r/1, c = r/1", 1, 24, "too many keys: at most 4", ""),
         ("ring 3", 1, 6, "`ring` must be a power of two", "`ring 4`"),
+        ("ring 1", 1, 6, "a ring has at least two messages", "`ring 2`"),
         ("stripes 0", 1, 9, "`stripes` must be a power of two", "`stripes 1`"),
         ("ring 128", 1, 6, "too large: `ring` is at most 64", "`ring 64`"),
         ("entries 0", 1, 9, "at least one entry", ""),
@@ -135,11 +139,23 @@ fn every_mistake_is_refused_with_its_place_and_advice() {
         ("backend x: end", 1, 12, "`end` outside a transaction", "`begin`"),
         ("backend x: begin; begin; commit", 1, 19, "`begin` inside a transaction", "`abort`"),
         ("backend x: lookup k1; begin; end", 1, 23, "of `x` is never ended", "`commit`"),
-        ("backend x: accept; accept; accept; accept; accept; accept; accept; accept; accept", 1, 76, "too many operations", ""),
+        (
+            "backend x: accept; accept; accept; accept; accept; accept; accept; accept; accept",
+            1,
+            76,
+            "too many operations",
+            "",
+        ),
         ("backend x: begin; update k2; commit", 1, 19, "`k2` has no row here", "`insert k2`"),
         ("backend x: begin; insert k2; insert k2; abort", 1, 30, "`k2` has a row already", "`update k2`"),
         ("backend x: begin; insert k2; abort; begin; delete k2; abort", 1, 44, "`k2` has no row here", "`insert k2`"),
-        ("backend x: begin; insert k2; commit; begin; insert k2; abort", 1, 45, "`k2` has a row already", "`update k2`"),
+        (
+            "backend x: begin; insert k2; commit; begin; insert k2; abort",
+            1,
+            45,
+            "`k2` has a row already",
+            "`update k2`",
+        ),
         ("never writr = v0", 1, 7, "unknown backend `writr`", "`writer`"),
         ("never reader = v0", 1, 7, "`reader` has 2 lookups, not just one", "`reader.1`"),
         ("never writer = v0", 1, 7, "`writer` has 0 lookups", ""),
@@ -151,7 +167,13 @@ fn every_mistake_is_refused_with_its_place_and_advice() {
         ("never reader.1 = v0 after reader", 1, 27, "one of `reader` itself", ""),
         ("backend x: accept\nnever reader.1 = v0 after x", 2, 27, "`x` never commits or aborts", ""),
         ("never reader.1 = v0 and reader.1 = v1", 1, 25, "speaks of this lookup already", ""),
-        ("backend x: begin; insert k2; end; delete k2; commit\nnever reader.2 = v2", 2, 18, "write 2 of `k2` is a delete", "`none`"),
+        (
+            "backend x: begin; insert k2; end; delete k2; commit\nnever reader.2 = v2",
+            2,
+            18,
+            "write 2 of `k2` is a delete",
+            "`none`",
+        ),
     ];
     let sound = "# A1: x.\nlayer backend\nkeys k1 = rel/7, k2 = rel/8 absent\n\
                  backend reader: lookup k1; lookup k2\nbackend writer: begin; update k1; commit\n";
@@ -167,7 +189,7 @@ fn every_mistake_is_refused_with_its_place_and_advice() {
         assert_eq!(error.hint.is_some(), !hint.is_empty(), "{lines}\n{error}");
         assert!(error.hint.as_deref().unwrap_or_default().contains(hint), "{lines}\n{error}");
         assert_eq!(error.fault == Fault::Grammar, at < 19, "{lines}\n{error}");
-        assert_eq!(error.text, lines.lines().nth(line - 1).unwrap_or_default());
+        assert_eq!(&*error.text, lines.lines().nth(line - 1).unwrap_or_default());
     }
 }
 
@@ -215,84 +237,88 @@ fn a_file_on_the_disk_is_loaded_or_the_reason_is_given() {
 fn sound() -> impl Strategy<Value = Litmus> {
     let keys = prop::collection::vec((any::<u32>(), any::<bool>(), any::<bool>(), 0..2usize), 1..=4);
     let ops = prop::collection::vec((0..8u8, 0..4usize), 1..=6);
-    let sizes = (0..7u32, 0..7u32, prop::option::of(1..=64u32), prop::option::of(0..=64u32));
+    let sizes = (0..7u32, 1..7u32, prop::option::of(1..=64u32), prop::option::of(0..=64u32));
     let clauses = prop::collection::vec((any::<bool>(), prop::collection::vec(any::<[usize; 4]>(), 1..4)), 0..4);
-    (keys, prop::collection::vec(ops, 1..=4), sizes, clauses, "[ -~]{0,20}").prop_map(|(keys, programs, sizes, clauses, story)| {
-        let keys: Vec<litmus::KeyDecl> = keys
-            .into_iter()
-            .enumerate()
-            .map(|(i, (hash, absent, toasted, cache))| litmus::KeyDecl {
-                name: format!("k{i}"),
-                cache: ["rel", "typ_x"][cache].to_owned(),
-                hash,
-                absent,
-                toasted,
-            })
-            .collect();
-        let program = |ops: Vec<(u8, usize)>| {
-            let (mut program, mut open) = (Vec::new(), false);
-            for (op, key) in ops {
-                let key = key % keys.len();
-                let op = match op {
-                    0 => Op::Accept,
-                    1 => Op::Evict(key),
-                    2 if !open => Op::Begin,
-                    3 if open => Op::Commit,
-                    4 if open => Op::CommitFails,
-                    5 if open && !keys[key].absent => Op::Update(key),
-                    6 if open => Op::CommandEnd,
-                    _ => Op::Lookup(key),
-                };
-                open = (open || op == Op::Begin) && !op.ends_transaction();
-                program.push(op);
-            }
-            program.extend(open.then_some(Op::Abort));
-            program
-        };
-        let backends: Vec<litmus::BackendDecl> = programs
-            .into_iter()
-            .enumerate()
-            .map(|(i, ops)| litmus::BackendDecl { name: format!("b{i}"), ops: program(ops) })
-            .collect();
-        let mut file = Litmus {
-            name: "x".to_owned(),
-            title: "A1: generated.".to_owned(),
-            story: vec![story.trim_end().to_owned()],
-            cites: vec!["A1".to_owned()],
-            layer: litmus::Layer::Backend,
-            keys,
-            stripes: 1 << sizes.0,
-            ring: 1 << sizes.1,
-            entries: sizes.2,
-            local: sizes.3,
-            backends,
-            never: Vec::new(),
-            sometimes: Vec::new(),
-        };
-        for (never, conditions) in clauses {
-            let mut clause = litmus::Clause { conditions: Vec::new() };
-            for [backend, lookup, value, after] in conditions {
-                let (backend, after) = (backend % file.backends.len(), after % (file.backends.len() + 1));
-                let keys: Vec<usize> = file.backends[backend].lookups().collect();
-                if keys.is_empty() || clause.conditions.iter().any(|c| (c.backend, c.lookup) == (backend, lookup % keys.len())) {
-                    continue;
+    (keys, prop::collection::vec(ops, 1..=4), sizes, clauses, "[ -~]{0,20}").prop_map(
+        |(keys, programs, sizes, clauses, story)| {
+            let keys: Vec<litmus::KeyDecl> = keys
+                .into_iter()
+                .enumerate()
+                .map(|(i, (hash, absent, toasted, cache))| litmus::KeyDecl {
+                    name: format!("k{i}"),
+                    cache: ["rel", "typ_x"][cache].to_owned(),
+                    hash,
+                    absent,
+                    toasted,
+                })
+                .collect();
+            let program = |ops: Vec<(u8, usize)>| {
+                let (mut program, mut open) = (Vec::new(), false);
+                for (op, key) in ops {
+                    let key = key % keys.len();
+                    let op = match op {
+                        0 => Op::Accept,
+                        1 => Op::Evict(key),
+                        2 if !open => Op::Begin,
+                        3 if open => Op::Commit,
+                        4 if open => Op::CommitFails,
+                        5 if open && !keys[key].absent => Op::Update(key),
+                        6 if open => Op::CommandEnd,
+                        _ => Op::Lookup(key),
+                    };
+                    open = (open || op == Op::Begin) && !op.ends_transaction();
+                    program.push(op);
                 }
-                let key = keys[lookup % keys.len()];
-                let value = match value % 3 {
-                    0 if !file.keys[key].absent => Value::Version(0),
-                    1 if file.writes(key) > 0 => Value::Version(file.writes(key) as u32),
-                    _ => Value::None,
-                };
-                let ends = |b: &litmus::BackendDecl| b.ops.iter().any(|op| op.ends_transaction());
-                let after = file.backends.get(after).filter(|b| after != backend && ends(b)).map(|_| after);
-                clause.conditions.push(litmus::Condition { backend, lookup: lookup % keys.len(), value, after });
+                program.extend(open.then_some(Op::Abort));
+                program
+            };
+            let backends: Vec<litmus::BackendDecl> = programs
+                .into_iter()
+                .enumerate()
+                .map(|(i, ops)| litmus::BackendDecl { name: format!("b{i}"), ops: program(ops) })
+                .collect();
+            let mut file = Litmus {
+                name: "x".to_owned(),
+                title: "A1: generated.".to_owned(),
+                story: vec![story.trim_end().to_owned()],
+                cites: vec!["A1".to_owned()],
+                layer: litmus::Layer::Backend,
+                keys,
+                stripes: 1 << sizes.0,
+                ring: 1 << sizes.1,
+                entries: sizes.2,
+                local: sizes.3,
+                backends,
+                never: Vec::new(),
+                sometimes: Vec::new(),
+            };
+            for (never, conditions) in clauses {
+                let mut clause = litmus::Clause { conditions: Vec::new() };
+                for [backend, lookup, value, after] in conditions {
+                    let (backend, after) = (backend % file.backends.len(), after % (file.backends.len() + 1));
+                    let keys: Vec<usize> = file.backends[backend].lookups().collect();
+                    if keys.is_empty()
+                        || clause.conditions.iter().any(|c| (c.backend, c.lookup) == (backend, lookup % keys.len()))
+                    {
+                        continue;
+                    }
+                    let key = keys[lookup % keys.len()];
+                    let value = match value % 3 {
+                        0 if !file.keys[key].absent => Value::Version(0),
+                        1 if file.writes(key) > 0 => Value::Version(file.writes(key) as u32),
+                        _ => Value::None,
+                    };
+                    let ends = |b: &litmus::BackendDecl| b.ops.iter().any(|op| op.ends_transaction());
+                    let after = file.backends.get(after).filter(|b| after != backend && ends(b)).map(|_| after);
+                    clause.conditions.push(litmus::Condition { backend, lookup: lookup % keys.len(), value, after });
+                }
+                if !clause.conditions.is_empty() {
+                    if never { &mut file.never } else { &mut file.sometimes }.push(clause);
+                }
             }
-            if !clause.conditions.is_empty() {
-                if never { &mut file.never } else { &mut file.sometimes }.push(clause);
-            }
-        }
-        file
-    })
+            file
+        },
+    )
 }
 
 proptest! {
@@ -332,7 +358,7 @@ proptest! {
         match Litmus::parse("x", &text) {
             Ok(read) => prop_assert_eq!(Litmus::parse("x", &read.to_string()).map_err(|e| TestCaseError::fail(e.to_string()))?, read),
             Err(e) => {
-                prop_assert_eq!(text.lines().nth(e.line - 1).unwrap_or_default(), &e.text);
+                prop_assert_eq!(text.lines().nth(e.line - 1).unwrap_or_default(), &*e.text);
                 prop_assert!(e.column <= e.text.chars().count() + 1, "the caret stands outside the line: {}", e);
             }
         }
@@ -470,7 +496,9 @@ impl Grammar {
                     let fits = match name.as_str() {
                         "NAME" => first(char::is_ascii_alphabetic),
                         "NUMBER" => first(char::is_ascii_digit),
-                        "VERSION" => word.len() > 1 && word.starts_with('v') && word[1..].bytes().all(|b| b.is_ascii_digit()),
+                        "VERSION" => {
+                            word.len() > 1 && word.starts_with('v') && word[1..].bytes().all(|b| b.is_ascii_digit())
+                        }
                         "NEWLINE" => word == "\n",
                         _ => false,
                     };
@@ -554,5 +582,8 @@ fn the_parser_finds_fault_with_the_grammar_of_just_what_the_grammar_forbids() {
             Err(_) => {}
         }
     }
-    assert!(allowed > 500 && forbidden > 5_000, "{allowed} allowed, {forbidden} forbidden: the test has lost its teeth");
+    assert!(
+        allowed > 500 && forbidden > 5_000,
+        "{allowed} allowed, {forbidden} forbidden: the test has lost its teeth"
+    );
 }

@@ -61,26 +61,29 @@ fn without_a_record_there_is_no_trust() {
     place.revoke().unwrap();
 }
 
+/// What is edited, and how.
+type Edit = (&'static str, fn(&Path));
+
 #[test]
 fn an_edit_breaks_the_seal_before_and_after_the_next_build() {
-    let edits: &[(&str, &dyn Fn(&Path))] = &[
-        ("a changed source", &|root| fs::write(root.join("impl/src/inner/lib.rs"), "fn two() {}\n").unwrap()),
-        ("a changed benchmark", &|root| fs::write(root.join("benches/src/inner/lib.rs"), "").unwrap()),
-        ("another lock file", &|root| fs::write(root.join("Cargo.lock"), "").unwrap()),
-        ("another toolchain", &|root| fs::write(root.join("rust-toolchain.toml"), "").unwrap()),
-        ("a new litmus file", &|root| {
+    let edits: &[Edit] = &[
+        ("a changed source", |root| fs::write(root.join("impl/src/inner/lib.rs"), "fn two() {}\n").unwrap()),
+        ("a changed benchmark", |root| fs::write(root.join("benches/src/inner/lib.rs"), "").unwrap()),
+        ("another lock file", |root| fs::write(root.join("Cargo.lock"), "").unwrap()),
+        ("another toolchain", |root| fs::write(root.join("rust-toolchain.toml"), "").unwrap()),
+        ("a new litmus file", |root| {
             fs::create_dir(root.join("conformance/litmus")).unwrap();
             fs::write(root.join("conformance/litmus/a.litmus"), "#").unwrap();
         }),
-        ("a file less", &|root| fs::remove_file(root.join("model/src/inner/lib.rs")).unwrap()),
-        ("a file renamed", &|root| {
+        ("a file less", |root| fs::remove_file(root.join("model/src/inner/lib.rs")).unwrap()),
+        ("a file renamed", |root| {
             fs::rename(root.join("model/src/inner/lib.rs"), root.join("model/src/inner/lab.rs")).unwrap();
         }),
-        ("bytes moved from one file to the next", &|root| {
+        ("bytes moved from one file to the next", |root| {
             fs::write(root.join("model/Cargo.toml"), "modelf").unwrap();
             fs::write(root.join("model/src/inner/lib.rs"), "n one() {}\n").unwrap();
         }),
-        ("a folder gone", &|root| fs::remove_dir_all(root.join("benches")).unwrap()),
+        ("a folder gone", |root| fs::remove_dir_all(root.join("benches")).unwrap()),
     ];
     for (what, edit) in edits {
         let root = workspace();

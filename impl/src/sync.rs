@@ -5,7 +5,7 @@
 //! apart stands in this file; clippy bars atomics, locks and threads of any other origin from the rest of the crate.
 //!
 //! What is called *modelled* is a build over a simulator. It differs from production in three things only: the
-//! primitives exported here, the arena behind the segment ([`Arena`]: a small tracked buffer in place of a mapping), and
+//! primitives exported here, the arena behind the segment (`Arena`: a small tracked buffer in place of a mapping), and
 //! constants (sizes of a few entries). Our own process-shared lock is replaced by the simulator's reader-writer lock
 //! there, because it has a suite of its own (`lock_suite`), and a lock of many atomic accesses would multiply the
 //! schedules of everything above it.

@@ -58,7 +58,7 @@ impl BareHandle {
 }
 
 impl Handle for BareHandle {
-    #[inline]
+    #[inline(always)]
     fn lookup<R>(&mut self, key: &BenchKey, read: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, Failure> {
         let row = match self.rows.get(&key.id) {
             Some(row) => row.clone(),

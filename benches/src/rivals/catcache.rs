@@ -241,7 +241,7 @@ fn grow(cache: &mut Cache, entries: &mut [Entry]) {
 }
 
 impl Handle for CatcacheHandle {
-    #[inline]
+    #[inline(always)]
     fn lookup<R>(&mut self, key: &BenchKey, read: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, Failure> {
         let at = match search(&mut self.caches, &mut self.entries, key) {
             Some(at) => at,

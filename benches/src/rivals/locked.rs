@@ -105,7 +105,7 @@ impl<const N: usize> LockedHandle<N> {
 }
 
 impl<const N: usize> Handle for LockedHandle<N> {
-    #[inline]
+    #[inline(always)]
     fn lookup<R>(&mut self, key: &BenchKey, read: impl FnOnce(Option<&[u8]>) -> R) -> Result<R, Failure> {
         let found = self.parts.of(key).read().get(&key.id).cloned();
         let row = match found {

@@ -7,15 +7,15 @@ use std::time::Duration;
 use shared_catcache::backend::MemoryCatalog;
 
 use super::replay::read_row;
+use super::storage::Stored;
 use super::{WrongAnswers, joined};
 use crate::measure::{SLICE_NS, Slice, accompanied, cpu_time, uninterrupted, wall_ns};
 use crate::random::{Random, Zipf, mix};
-use super::storage::Stored;
 use crate::rivals::ours::Ours;
 use crate::rivals::{Failure, Handle, Subject, Task};
 use crate::script::BenchKey;
 use crate::statistics::summary;
-use crate::trace::TraceKey;
+use crate::trace::{CACHES, TraceKey};
 
 /// How many entries the table holds in every mix.
 pub const ENTRIES: usize = 10_000;
@@ -51,31 +51,40 @@ impl Mix {
     /// Zipf's law with exponent 1 over all entries.
     pub fn zipf() -> Mix {
         let (zipf, mut random) = (Zipf::new(ENTRIES, 1.0), Random::new(1));
-        Mix::new("zipf10k", ENTRIES, |_| zipf.draw(&mut random))
+        Mix::new("zipf10k", ENTRIES, STREAM, |_| zipf.draw(&mut random))
     }
 
     /// Sixteen of the entries, by turns.
     pub fn hot() -> Mix {
-        Mix::new("hot16", ENTRIES, |at| at % 16)
+        Mix::new("hot16", ENTRIES, STREAM, |at| at % 16)
     }
 
-    /// Zipf's law over a table of another size: for counting instructions, which is slow.
-    pub fn small(entries: usize) -> Mix {
+    /// Zipf's law over a table of another size, with a stream of another length: for counting, which is slow.
+    pub fn small(entries: usize, stream: usize) -> Mix {
         let (zipf, mut random) = (Zipf::new(entries, 1.0), Random::new(1));
-        Mix::new("zipf", entries, |_| zipf.draw(&mut random))
+        Mix::new("zipf", entries, stream, |_| zipf.draw(&mut random))
     }
 
-    fn new(name: &'static str, entries: usize, mut draw: impl FnMut(usize) -> usize) -> Mix {
-        let table: Vec<_> = (0..entries as u64)
-            .map(|rank| BenchKey::new(TraceKey { cache: CACHE, hash: mix(rank + 1) as u32 }, 0))
-            .collect();
+    /// Zipf's law over one row in each of the caches, whose keys have no columns: nothing is to be compared.
+    pub fn keyless(stream: usize) -> Mix {
+        let table = (0..CACHES).map(|cache| BenchKey::keyless(TraceKey { cache, hash: mix(cache.into()) as u32 }));
+        let (zipf, mut random) = (Zipf::new(table.len(), 1.0), Random::new(1));
+        Mix::over(table.collect(), "keyless", stream, |_| zipf.draw(&mut random))
+    }
+
+    fn new(name: &'static str, entries: usize, stream: usize, draw: impl FnMut(usize) -> usize) -> Mix {
+        let key = |rank| BenchKey::new(TraceKey { cache: CACHE, hash: mix(rank + 1) as u32 }, 0);
+        Mix::over((0..entries as u64).map(key).collect(), name, stream, draw)
+    }
+
+    fn over(table: Vec<BenchKey>, name: &'static str, stream: usize, mut draw: impl FnMut(usize) -> usize) -> Mix {
         let catalog = MemoryCatalog::new();
         let mut row = Vec::new();
         for key in &table {
             key.write_row(ROW, &mut row);
             catalog.fill(&key.key(), &row);
         }
-        let stream = (0..STREAM).map(|at| table[draw(at)]).collect();
+        let stream = (0..stream).map(|at| table[draw(at)]).collect();
         Mix { name, catalog, table, stream }
     }
 
@@ -217,7 +226,7 @@ impl Task for Hits<'_> {
         let (one, two) = (self.one.as_nanos() as u64, self.two.as_nanos() as u64);
 
         let mut at = 0;
-        self.mix.hit(&mut first, &mut at, STREAM)?;
+        self.mix.hit(&mut first, &mut at, self.mix.stream.len())?;
         let (trial_ns, result) = cpu_time(|| self.mix.hit(&mut first, &mut at, TRIAL));
         result?;
         let hits = (TRIAL as u64 * SLICE_NS / trial_ns.max(1)).clamp(16, STREAM as u64) as usize;
@@ -291,13 +300,14 @@ mod tests {
         let hot = Mix::hot();
         assert_eq!(hot.first_touches(), hot.table[..16]);
         assert_eq!((hot.table.len(), hot.table[0].bytes().len()), (ENTRIES, KEY));
-        let zipf = Mix::small(64);
+        let zipf = Mix::small(64, 4_096);
         assert_eq!(zipf.first_touches().len(), 64);
+        assert!(Mix::keyless(16).table.iter().all(|key| key.bytes().is_empty()));
     }
 
     #[test]
     fn every_subject_answers_the_mixes() {
-        let mix = Mix::small(64);
+        let mix = Mix::small(64, 1_024);
         for kind in Kind::ALL {
             let (one, two) = (Duration::from_millis(2), Duration::from_millis(2));
             let costs = kind.run(&Hits { mix: &mix, one, two }).unwrap();

@@ -79,7 +79,12 @@ pub struct Replayed {
 }
 
 impl Replay<'_> {
-    fn one<S: Subject>(&self, subject: &S, backend: u32, start: &Barrier) -> Result<(u64, Played, HandleStats), Failure> {
+    fn one<S: Subject>(
+        &self,
+        subject: &S,
+        backend: u32,
+        start: &Barrier,
+    ) -> Result<(u64, Played, HandleStats), Failure> {
         let keys = self.script.keys(backend);
         let handle = subject.attach();
         // Whoever fails is waited for as well.

@@ -16,7 +16,7 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LitmusError {
     /// Name of the file, as it was given.
-    pub file: String,
+    pub file: Box<str>,
     /// Line, counted from 1.
     pub line: usize,
     /// First column of what is wrong, counted in characters from 1.
@@ -24,13 +24,13 @@ pub struct LitmusError {
     /// How many characters are wrong; at least 1.
     pub width: usize,
     /// The line itself.
-    pub text: String,
+    pub text: Box<str>,
     /// Broken grammar or broken meaning.
     pub fault: Fault,
     /// What is wrong, and what was expected instead.
-    pub message: String,
+    pub message: Box<str>,
     /// What to do about it, when that can be guessed.
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
 }
 
 impl fmt::Display for LitmusError {
@@ -58,7 +58,12 @@ impl std::error::Error for LitmusError {}
 pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     // A third of the letters wrong is a slip; more is another word.
     let most = (word.chars().count() / 3).clamp(1, 3);
-    known.into_iter().map(|k| (distance(word, k), k)).filter(|&(d, _)| d <= most).min_by_key(|&(d, _)| d).map(|(_, k)| k)
+    known
+        .into_iter()
+        .map(|k| (distance(word, k), k))
+        .filter(|&(d, _)| d <= most)
+        .min_by_key(|&(d, _)| d)
+        .map(|(_, k)| k)
 }
 
 /// Edits (insert, drop, change, swap of neighbours) that turn `a` into `b`. Cost: product of the lengths.

@@ -68,7 +68,8 @@ mod tests {
     fn a_line_is_cut_with_its_columns() {
         let cut = tokens(3, "keys k1 = rel/07 ö # no");
         let shown: Vec<_> = cut.iter().map(|(t, s)| (t.shown(), s.column, s.width)).collect();
-        let expected = [("keys", 1, 4), ("k1", 6, 2), ("=", 9, 1), ("rel", 11, 3), ("/", 14, 1), ("07", 15, 2), ("ö", 18, 1)];
+        let expected =
+            [("keys", 1, 4), ("k1", 6, 2), ("=", 9, 1), ("rel", 11, 3), ("/", 14, 1), ("07", 15, 2), ("ö", 18, 1)];
         assert_eq!(shown, expected.map(|(t, c, w)| (format!("`{t}`"), c, w)));
     }
 }

@@ -54,17 +54,31 @@ fn transactions(reading: &Reading<'_>, backend: usize) -> Result<(), LitmusError
 /// nobody else writes the key, else only for what this very transaction has written (it holds the key's lock).
 fn rows(reading: &Reading<'_>, backend: usize, key: usize) -> Result<(), LitmusError> {
     let litmus = &reading.litmus;
-    let alone = litmus.backends.iter().enumerate().all(|(b, decl)| b == backend || decl.ops.iter().all(|op| op.writes() != Some(key)));
+    let alone = litmus
+        .backends
+        .iter()
+        .enumerate()
+        .all(|(b, decl)| b == backend || decl.ops.iter().all(|op| op.writes() != Some(key)));
     let first = if alone { Some(!litmus.keys[key].absent) } else { None };
     let (mut committed, mut present) = (first, first);
     for (&op, &at) in litmus.backends[backend].ops.iter().zip(&reading.op_spans[backend]) {
         let name = &litmus.keys[key].name;
         match (op, present) {
             (Op::Insert(k), Some(true)) if k == key => {
-                return Err(reading.error(Fault::Meaning, at, format!("`{name}` has a row already"), Some(format!("`update {name}`"))));
+                return Err(reading.error(
+                    Fault::Meaning,
+                    at,
+                    format!("`{name}` has a row already"),
+                    Some(format!("`update {name}`")),
+                ));
             }
             (Op::Update(k) | Op::Delete(k), Some(false)) if k == key => {
-                return Err(reading.error(Fault::Meaning, at, format!("`{name}` has no row here"), Some(format!("`insert {name}`"))));
+                return Err(reading.error(
+                    Fault::Meaning,
+                    at,
+                    format!("`{name}` has no row here"),
+                    Some(format!("`insert {name}`")),
+                ));
             }
             (Op::Insert(k) | Op::Update(k), _) if k == key => present = Some(true),
             (Op::Delete(k), _) if k == key => present = Some(false),

@@ -27,7 +27,7 @@
 //! | `absent` | there is no row of this key at first |
 //! | `toasted` | a load of this key accepts messages between its scan and its publication |
 //! | `stripes n` | hashes that are equal modulo `n` share a stamp; power of two, 4 if not said |
-//! | `ring n` | messages that the ring holds; power of two, 8 if not said |
+//! | `ring n` | messages that the ring holds; power of two from 2 on, 8 if not said |
 //! | `entries n` | entries that the shared table holds; no limit if not said |
 //! | `local n` | entries that a local view keeps at an accept; no limit if not said |
 //! | `end` | command end: own changes so far become visible to the backend itself |
@@ -131,9 +131,14 @@ impl Op {
     pub fn writes(self) -> Option<usize> {
         match self {
             Op::Insert(key) | Op::Update(key) | Op::Delete(key) => Some(key),
-            Op::Lookup(_) | Op::Accept | Op::Begin | Op::CommandEnd | Op::Commit | Op::CommitFails | Op::Abort | Op::Evict(_) => {
-                None
-            }
+            Op::Lookup(_)
+            | Op::Accept
+            | Op::Begin
+            | Op::CommandEnd
+            | Op::Commit
+            | Op::CommitFails
+            | Op::Abort
+            | Op::Evict(_) => None,
         }
     }
 
@@ -235,7 +240,7 @@ pub struct Litmus {
     pub keys: Vec<KeyDecl>,
     /// Stripes; a power of two.
     pub stripes: u32,
-    /// Messages that the ring holds; a power of two.
+    /// Messages that the ring holds; a power of two, at least 2.
     pub ring: u32,
     /// Entries that the shared table holds.
     pub entries: Option<u32>,

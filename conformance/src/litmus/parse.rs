@@ -9,8 +9,7 @@ use super::{
 };
 
 const LINES: [&str; 9] = ["layer", "keys", "stripes", "ring", "entries", "local", "backend", "never", "sometimes"];
-const OPS: [&str; 10] =
-    ["lookup", "evict", "accept", "insert", "update", "delete", "begin", "end", "commit", "abort"];
+const OPS: [&str; 10] = ["lookup", "evict", "accept", "insert", "update", "delete", "begin", "end", "commit", "abort"];
 
 /// The file as far as it was read, with the places that later checks point at.
 pub(super) struct Reading<'t> {
@@ -25,9 +24,18 @@ pub(super) struct Reading<'t> {
 
 impl Reading<'_> {
     pub(super) fn error(&self, fault: Fault, at: Span, message: String, hint: Option<String>) -> LitmusError {
-        let text = self.lines.get(at.line - 1).copied().unwrap_or_default().to_owned();
+        let text = self.lines.get(at.line - 1).copied().unwrap_or_default().into();
         let (line, column, width) = (at.line, at.column, at.width);
-        LitmusError { file: self.file.to_owned(), line, column, width, text, fault, message, hint }
+        LitmusError {
+            file: self.file.into(),
+            line,
+            column,
+            width,
+            text,
+            fault,
+            message: message.into(),
+            hint: hint.map(Into::into),
+        }
     }
 
     pub(super) fn meaning(&self, at: Span, message: impl Into<String>) -> LitmusError {
@@ -82,7 +90,9 @@ impl<'t> Line<'_, 't> {
     fn expected(&self, what: &str, known: &[&str]) -> LitmusError {
         let found = self.peek().map_or("the end of the line".to_owned(), |t| t.shown());
         let hint = match self.peek() {
-            Some(Token::Word(word)) => nearest(word, known.iter().copied()).map(|near| format!("did you mean `{near}`?")),
+            Some(Token::Word(word)) => {
+                nearest(word, known.iter().copied()).map(|near| format!("did you mean `{near}`?"))
+            }
             _ => None,
         };
         self.reading.error(Fault::Grammar, self.span(), format!("expected {what}, found {found}"), hint)
@@ -316,17 +326,19 @@ fn size<'t>(line: &mut Line<'_, 't>, said: &mut Vec<&'t str>) -> Result<(&'t str
     }
     let (size, size_at) = line.number("a number")?;
     once(line, said, word, at)?;
-    let power = matches!(word, "stripes" | "ring");
+    let (power, least) = (matches!(word, "stripes" | "ring"), if word == "ring" { 2 } else { 1 });
     let message = if size > SIZE_MAX {
         format!("too large: `{word}` is at most {SIZE_MAX}, litmus files are small")
     } else if power && !size.is_power_of_two() {
         format!("`{word}` must be a power of two")
     } else if word == "entries" && size == 0 {
         "a shared table has at least one entry".to_owned()
+    } else if word == "ring" && size < 2 {
+        "a ring has at least two messages".to_owned()
     } else {
         return Ok((word, size));
     };
-    let hint = power.then(|| format!("`{word} {}`", size.clamp(1, SIZE_MAX).next_power_of_two()));
+    let hint = power.then(|| format!("`{word} {}`", size.clamp(least, SIZE_MAX).next_power_of_two()));
     Err(line.reading.error(Fault::Meaning, size_at, message, hint))
 }
 

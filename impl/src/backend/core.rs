@@ -148,12 +148,17 @@ impl<P: Probe> Core<P> {
         local
     }
 
-    /// Step Accept and what follows from it.
+    /// Step Accept and what follows from it. `begin`: a transaction begins, which drops the snapshot in any case (A12).
     pub(super) fn accept(&mut self, begin: bool) {
         let accepted = self.ring.accept(&self.probe);
-        if accepted == Accepted::Nothing && !begin && self.local.len() <= self.local_limit {
-            return;
+        if accepted != Accepted::Nothing || begin || self.local.len() > self.local_limit {
+            self.obey(accepted, begin);
         }
+    }
+
+    /// What follows from an accept.
+    #[inline(never)]
+    fn obey(&mut self, accepted: Accepted, begin: bool) {
         let mut messages = self.ring.take_pending();
         self.stats.messages += messages.len() as u64;
         // A31: those of other databases are not for us; 0 is for everybody (A57).

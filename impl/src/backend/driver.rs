@@ -86,7 +86,7 @@ impl<C: Catalog, P: Probe> Driver<C, P> {
         }
     }
 
-    /// The catalog snapshot to load with, and the token that belongs to it (B5): the held one, or a new one, which is then
+    /// The catalog snapshot to load with, and the token that belongs to it (K5): the held one, or a new one, which is then
     /// held.
     fn hold_snapshot(&mut self) -> Result<(Token, C::Snapshot), C::Error> {
         if let (Some(token), Some(snapshot)) = (self.core.held, self.snapshot.take()) {

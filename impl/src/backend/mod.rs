@@ -27,14 +27,15 @@
 //!
 //! # What is kept
 //!
-//! * **B1, freshness.** A lookup reflects every commit whose messages this backend has accepted (A1): accepting drops what
+//! * **K1, freshness.** A lookup reflects every commit whose messages this backend has accepted (A1): accepting drops what
 //!   they name from the local view, and what is in the shared table is never stale.
-//! * **B2, stability.** Between two accepts, command ends or aborts of its own, a backend gets the same answer for the
+//! * **K2, stability.** Between two accepts, command ends or aborts of its own, a backend gets the same answer for the
 //!   same key: a hit in the local view accepts nothing (A4), and nothing leaves the view but at those three (A7).
-//! * **B3, no dirty read.** What a backend reads while its transaction has changed the row's hash is neither taken from
+//! * **K3, no dirty read.** What a backend reads while its transaction has changed the row's hash is neither taken from
 //!   nor put into the shared table (D7, D8), and leaves the local view with the transaction if that aborts (A27).
-//! * **B4, order.** The held catalog snapshot is never older than an entry that was handed out (A9): a newer one drops it.
-//! * **B5, one token per snapshot.** A snapshot carries the clock as read before it was taken, for as long as it is used
+//! * **K4, order.** The held catalog snapshot is never older than an entry that was taken from the shared table (A9): a newer
+//!   one drops it.
+//! * **K5, one token per snapshot.** A snapshot carries the clock as read before it was taken, for as long as it is used
 //!   (D3).
 //!
 //! # Order of effects
@@ -46,6 +47,32 @@
 //! Running loads: a lookup inside a scan is impossible ([`Nested`] can only accept), so at most one load runs, and its
 //! state is one field. A load that is doomed starts again without a bound: each turn has consumed messages, which
 //! others had to commit; forced flushing alone never dooms (A47).
+//!
+//! # Example
+//!
+//! ```
+//! use shared_catcache::backend::{Backend, MemoryCatalog};
+//! use shared_catcache::{Config, Key, Shared};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let shared = Shared::anonymous(&Config::default())?;
+//! let catalog = MemoryCatalog::new();
+//! let mut alice = Backend::attach(&shared, 1, catalog.session(()))?;
+//! let mut bob = Backend::attach(&shared, 1, catalog.session(()))?;
+//!
+//! let key = Key { database: 1, cache: 0, hash: 42, bytes: b"accounts" };
+//! assert_eq!(bob.lookup(&key)?, None);
+//!
+//! alice.begin()?;
+//! alice.put(&key, b"(aid int)")?;
+//! alice.commit()?;
+//!
+//! assert_eq!(bob.lookup(&key)?, None); // stable until bob accepts messages
+//! bob.accept();
+//! assert_eq!(bob.lookup(&key)?, Some(&b"(aid int)"[..]));
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod catalog;
 mod core;

@@ -253,6 +253,12 @@ impl<'a> Entry<'a> {
         self.arena.word(self.at + WORD).store(Word::PUBLISHED.0, Ordering::Relaxed);
     }
 
+    /// Makes a slot's word that of a free slot. Under the slab's exclusive lock, of a slot that nobody has had yet.
+    pub(crate) fn clear(self) {
+        // Relaxed: whoever comes to the slot comes through the slab's lock.
+        self.arena.word(self.at + WORD).store(0, Ordering::Relaxed);
+    }
+
     /// Takes a reference. Under the partition's lock, in either mode, of a linked entry (E1).
     #[inline]
     pub(crate) fn refer(self) {
@@ -273,7 +279,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Takes the second chance away. A hint: it needs no lock, and may hit what the slot holds by now.
+    /// Takes the second chance away. Under the slab's lock, or the lock of the entry's partition: else this might no longer be a slot.
     pub(crate) fn cool(self) {
         // Relaxed: a hint for the choice of victims.
         self.arena.word(self.at + WORD).fetch_and(!HOT, Ordering::Relaxed);

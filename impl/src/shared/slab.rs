@@ -9,7 +9,8 @@
 //! * B1: a page's bit is set exactly if it belongs to a span; its record then has the class and its place in the span.
 //! * B2: the first record of a span counts its slots in use; the span is in its class's list exactly if some are free, and
 //!   never has none in use.
-//! * B3: a free slot's word is {not linked, no references}, and unit 1 holds the next free one of its span.
+//! * B3: a touched slot's word is never anything but an entry's word, so {not linked, no references} while it is free or not
+//!   yet published; unit 1 of a free one holds the next free one of its span.
 //!
 //! Records, two units to a page:
 //!
@@ -28,6 +29,9 @@ const SPAN_MAX: u32 = 16;
 
 /// Most pages of other classes, or free ones, that one search for candidates passes.
 const PAGES_PASSED: u32 = 8192;
+
+/// So many slots of the own class are as much work as a page that is passed.
+const SLOTS_PER_PAGE_PASSED: u32 = 4;
 
 /// Units of the smallest slot: a header and a key of at most 8 bytes.
 const SMALLEST: u32 = 5;
@@ -185,24 +189,26 @@ struct Span {
 }
 
 impl Span {
-    /// Appends what seems to be entries, from the `from`-th slot on, until `found` is full. Answers the slot to go on with.
-    fn collect(
-        self,
-        arena: &Arena,
-        from: u32,
-        found: &mut Vec<Candidate>,
-        rank: impl Fn(Entry<'_>) -> Rank,
-    ) -> u32 {
+    /// Appends what seems to be entries that nobody refers to, from the `from`-th slot on, until `found` is full. Answers the slot to
+    /// go on with. What is hot and comes before the first that is not loses its second chance.
+    fn collect(self, arena: &Arena, from: u32, found: &mut Vec<Candidate>, rank: impl Fn(Entry<'_>) -> Rank) -> u32 {
         let layout = arena.layout();
         let mut slot = from;
+        let mut cold_seen = found.iter().any(|candidate| candidate.rank == Rank::Cold);
         while slot < self.touched && found.len() < found.capacity() {
             let at = layout.pages + (self.first * layout.page_units + slot * self.class.slot);
             let entry = Entry::new(arena, at);
             slot += 1;
-            // The geometry can't change under the slab's lock, so this is the header of a slot, whatever becomes of it.
-            if entry.peek().linked() {
+            // The geometry can't change under the slab's lock, so this is the word of a slot (B3), whatever becomes of it.
+            let word = entry.peek();
+            if word.linked() && word.references() == 0 {
+                let rank = rank(entry);
+                cold_seen |= rank == Rank::Cold;
+                if rank == Rank::Hot && !cold_seen {
+                    entry.cool();
+                }
                 let hand = u64::from(self.first) << 32 | u64::from(slot);
-                found.push(Candidate { at, hash: entry.hash_unlocked(), rank: rank(entry), hand });
+                found.push(Candidate { at, hash: entry.hash_unlocked(), rank, hand });
             }
         }
         slot
@@ -302,7 +308,7 @@ impl Slab {
         (next < span.touched).then_some(next)
     }
 
-    /// Appends what seems to be entries of the class, from its hand on, until `found` is full, the lap is complete, or too many
+    /// Appends what seems to be unreferenced entries of the class, from its hand on, until `found` is full, the lap is complete, or too many
     /// pages of others have been passed. Answers whether the hand has come round; `None` if the lock is not to be had.
     pub(crate) fn candidates(
         &self,
@@ -324,7 +330,13 @@ impl Slab {
             let (first, length) = match self.span_of(arena, page) {
                 Some(span) => {
                     if span.number == class {
-                        span.collect(arena, from, found, &rank);
+                        from = span.collect(arena, from, found, &rank);
+                        passed += from.div_ceil(SLOTS_PER_PAGE_PASSED);
+                        if from < span.touched {
+                            // Full, in the middle of a span.
+                            page = span.first;
+                            break;
+                        }
                     }
                     (span.first, span.class.span)
                 }
@@ -334,7 +346,7 @@ impl Slab {
             (page, from) = (first + length, 0);
         }
         drop(guard);
-        self.set_hand(arena, class, u64::from(page) << 32);
+        self.set_hand(arena, class, u64::from(page) << 32 | u64::from(from));
         Some(came_round)
     }
 
@@ -453,7 +465,14 @@ impl<'a> Locked<'a> {
                 let next = (self.arena.get(self.slot_at(page, slot, class) + TOKEN) as u32).checked_sub(1);
                 (slot, record.with(record.used() + 1, record.touched(), next))
             }
-            None => (record.touched(), record.with(record.used() + 1, record.touched() + 1, None)),
+            None => {
+                let slot = record.touched();
+                if !self.slab.is_uniform() {
+                    // B3: under another class this may have been in the middle of a row.
+                    Entry::new(self.arena, self.slot_at(page, slot, class)).clear();
+                }
+                (slot, record.with(record.used() + 1, slot + 1, None))
+            }
         };
         self.set_record(page, record);
         if record.used() == class.slots {

@@ -186,7 +186,7 @@ impl Table {
         let Verdict { good, mark } = stamp::check(&self.arena, probe, key, token);
         if good {
             self.count(key.hash, partition::HITS);
-            return Some(Reference::new(entry.at, mark));
+            return Some(Reference::new(&self.arena, entry.at, mark));
         }
         self.count(key.hash, partition::INVALID_MET);
         self.unlink(probe, entry, key.hash);
@@ -261,14 +261,14 @@ impl Table {
                 if let Some(replaced) = free {
                     self.slab.free(&self.arena, probe, replaced);
                 }
-                Publication::Published(Reference::new(at, 0))
+                Publication::Published(Reference::new(&self.arena, at, 0))
             }
             Some(Linked::Kept { entry: existing, token }) => {
                 self.slab.free(&self.arena, probe, at);
                 let Verdict { good, mark } = stamp::check(&self.arena, probe, key, token);
                 if good {
                     self.count(key.hash, partition::EXISTING);
-                    return Publication::Existing(Reference::new(existing, mark));
+                    return Publication::Existing(Reference::new(&self.arena, existing, mark));
                 }
                 self.release(probe, existing);
                 Publication::Private { useless: false }
@@ -334,12 +334,14 @@ impl Table {
         for _ in 0..ROUNDS {
             candidates.clear();
             let rank = |entry: Entry<'_>| self.rank(entry);
-            let Some(came_round) = self.slab.candidates(&self.arena, class, &mut candidates, rank) else { return false };
+            let Some(came_round) = self.slab.candidates(&self.arena, class, &mut candidates, rank) else {
+                return false;
+            };
             // A class that has gone through all it has gets a span of another's: so memory follows the demand.
             if came_round && self.empty_pages(probe, class) {
                 return true;
             }
-            if self.evict_one_of(probe, class, &mut candidates) {
+            if self.evict_one_of(probe, class, &candidates) {
                 return true;
             }
             if came_round {
@@ -370,7 +372,7 @@ impl Table {
 
     /// Steps Evict and Free, until one of the candidates could go: the first invalid one; or else the first that nobody has asked
     /// for since the hand came by, and those before it lose their second chance; or else the first.
-    fn evict_one_of<P: Probe>(&self, probe: &P, class: u32, candidates: &mut Vec<Candidate>) -> bool {
+    fn evict_one_of<P: Probe>(&self, probe: &P, class: u32, candidates: &[Candidate]) -> bool {
         if let Some(invalid) = candidates.iter().find(|candidate| candidate.rank == Rank::Invalid).copied()
             && self.evict_entry(probe, invalid)
         {
@@ -380,17 +382,14 @@ impl Table {
             }
             return true;
         }
-        for candidate in &*candidates {
-            match candidate.rank {
-                Rank::Cold if self.evict_entry(probe, *candidate) => {
-                    self.slab.set_hand(&self.arena, class, candidate.hand);
-                    return true;
-                }
-                Rank::Hot => self.entry(candidate.at).cool(),
-                Rank::Invalid | Rank::Cold | Rank::Held => {}
-            }
-        }
-        candidates.iter().any(|candidate| candidate.rank == Rank::Hot && self.evict_entry(probe, *candidate))
+        // The search has taken the second chance of the hot ones before the first cold one.
+        let of = |rank: Rank| candidates.iter().filter(move |candidate| candidate.rank == rank);
+        let Some(gone) = of(Rank::Cold).chain(of(Rank::Hot)).find(|candidate| self.evict_entry(probe, **candidate))
+        else {
+            return false;
+        };
+        self.slab.set_hand(&self.arena, class, gone.hand);
+        true
     }
 
     /// Evicts all entries of the next run of pages, so that a class can have it. Bounded by the slots of a span.
@@ -421,11 +420,15 @@ impl Table {
             let number = self.arena.counter(hand) as u32 & self.partition_mask;
             self.arena.count(hand, 1);
             self.evict_if(probe, number, || {
-                let here = |entry: &Entry<'_>| self.partition_of(entry.hash_unlocked()) == number;
-                let victims = self.slab.uniform_entries(&self.arena).filter(here);
-                let victim = victims.filter(|entry| may_go(probe, *entry)).min_by_key(|entry| self.rank(*entry));
-                if victim.is_none_or(|entry| entry.peek().hot()) {
-                    self.slab.uniform_entries(&self.arena).filter(here).for_each(Entry::cool);
+                // Twice over the slots rather than once into a list: nothing is allocated under a lock.
+                let here = || {
+                    let all = self.slab.uniform_entries(&self.arena).map(|entry| (entry, entry.hash_unlocked()));
+                    all.filter(|(_, hash)| self.partition_of(*hash) == number)
+                };
+                let victim =
+                    here().filter(|(entry, _)| may_go(probe, *entry)).min_by_key(|(entry, _)| self.rank(*entry));
+                if victim.is_none_or(|(entry, _)| entry.peek().hot()) {
+                    here().for_each(|(entry, _)| entry.cool());
                 }
                 victim
             })
@@ -440,7 +443,7 @@ impl Table {
             for _ in 0..self.arena.layout().units {
                 let entry = current?;
                 if entry.at == at {
-                    return may_go(probe, entry).then_some(entry);
+                    return may_go(probe, entry).then_some((entry, hash));
                 }
                 current = entry.chain().next().map(|next| self.entry(next));
             }
@@ -450,15 +453,18 @@ impl Table {
 
     /// Steps Evict and Free: unlinks the entry of a key, if nobody refers to it.
     pub(crate) fn evict<P: Probe>(&self, probe: &P, key: &Key<'_>) -> bool {
-        self.evict_if(probe, self.partition_of(key.hash), || self.search(key).filter(|entry| may_go(probe, *entry)))
+        self.evict_if(probe, self.partition_of(key.hash), || {
+            self.search(key).filter(|entry| may_go(probe, *entry)).map(|entry| (entry, key.hash))
+        })
     }
 
-    /// Steps Evict and Free: unlinks what `choose` chooses in a partition, under its exclusive lock.
+    /// Steps Evict and Free: unlinks what `choose` chooses in a partition, under its exclusive lock, if it hangs in the chain of the
+    /// hash that comes with it.
     fn evict_if<'a, P: Probe>(
         &'a self,
         probe: &P,
         number: u32,
-        choose: impl FnOnce() -> Option<Entry<'a>>,
+        choose: impl FnOnce() -> Option<(Entry<'a>, u32)>,
     ) -> bool {
         probe.before(Step::Evict);
         let Some(guard) = self.arena.lock(LockAt::Partition(number)).write() else {
@@ -466,10 +472,8 @@ impl Table {
             self.count(number, partition::LOCK_TIMEOUTS);
             return false;
         };
-        let victim = choose();
+        let victim = choose().filter(|(entry, hash)| self.cut(entry.at, *hash)).map(|(entry, _)| entry);
         if let Some(entry) = victim {
-            let cut = self.cut(entry.at, entry.chain().hash());
-            debug_assert!(cut, "the victim was found in its chain");
             entry.unlink();
             self.count(number, partition::EVICTED);
         }
@@ -517,5 +521,82 @@ impl Table {
         let (slots, free) = self.slab.peek(&self.arena);
         let entries = slots.into_iter().map(|at| self.entry(at));
         (entries.filter(|entry| entry.peek().linked() || entry.peek().references() > 0).collect(), free)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::shared::arena::LockAt;
+    use crate::shared::{Config, Publication, Shared};
+    use crate::{Key, Stats};
+
+    const KEY: Key<'static> = Key { database: 1, cache: 2, hash: 3, bytes: b"key" };
+
+    /// A partition whose lock somebody sits on: the others go private, and nothing is lost.
+    #[test]
+    fn who_does_not_get_the_lock_goes_private() {
+        let shared = Shared::anonymous(&Config::tiny()).unwrap();
+        let Publication::Published(reference) = shared.publish(&(), &KEY, None, shared.token(&())) else {
+            panic!("the table is empty");
+        };
+        let guard = shared.arena().lock(LockAt::Partition(0)).write().unwrap();
+        assert!(shared.find(&(), &KEY).is_none());
+        let other = Key { hash: 4, ..KEY };
+        assert_eq!(shared.publish(&(), &other, None, shared.token(&())), Publication::Private { useless: false });
+        assert!(!shared.evict(&(), &KEY));
+        shared.release(&(), reference);
+        drop(guard);
+        let Stats { lock_timeouts, entries, .. } = shared.stats();
+        assert_eq!((lock_timeouts, entries), (3, 1), "the publisher's slot went back");
+        assert!(shared.evict(&(), &KEY));
+    }
+
+    /// Readers of one partition don't wait for each other.
+    #[test]
+    fn a_find_shares_its_partition() {
+        let shared = Shared::anonymous(&Config::tiny()).unwrap();
+        let guard = shared.arena().lock(LockAt::Partition(0)).read().unwrap();
+        assert!(shared.find(&(), &KEY).is_none());
+        assert_eq!(shared.stats().lock_timeouts, 0);
+        drop(guard);
+    }
+
+    /// A commit touches stamps only: it goes through, whoever holds whatever lock.
+    #[test]
+    fn a_committer_takes_no_lock() {
+        let shared = Shared::anonymous(&Config::tiny()).unwrap();
+        let partition = shared.arena().lock(LockAt::Partition(0)).write().unwrap();
+        let slab = shared.arena().lock(LockAt::Slab).write().unwrap();
+        let mut bracket = shared.bracket([(1, 2, 3)]);
+        bracket.open(&());
+        bracket.close(&());
+        drop((partition, slab));
+        assert_eq!(shared.token(&()).value(), 2);
+    }
+
+    /// Entries that share a bucket: each can be taken out of the chain, wherever it is.
+    #[test]
+    fn a_chain_stays_whole_when_any_of_its_entries_goes() {
+        let name = |n: u8| [n; 3];
+        for gone in 0..4 {
+            let shared = Shared::anonymous(&Config::tiny()).unwrap();
+            for n in 0..4 {
+                let Publication::Published(reference) =
+                    shared.publish(&(), &Key { bytes: &name(n), ..KEY }, Some(&[n]), shared.token(&()))
+                else {
+                    panic!("there is room for four");
+                };
+                shared.release(&(), reference);
+            }
+            assert!(shared.evict(&(), &Key { bytes: &name(gone), ..KEY }));
+            for n in 0..4 {
+                let found = shared.find(&(), &Key { bytes: &name(n), ..KEY });
+                assert_eq!(found.is_some(), n != gone, "{n} after {gone} went");
+                if let Some(found) = found {
+                    assert_eq!(shared.row(&found), Some(&[n][..]));
+                    shared.release(&(), found);
+                }
+            }
+        }
     }
 }

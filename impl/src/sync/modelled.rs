@@ -7,7 +7,7 @@ use super::simulator;
 use crate::shared::lock::Futex;
 use std::time::Duration;
 
-pub(crate) use simulator::sync::atomic::AtomicU32;
+pub use simulator::sync::atomic::AtomicU32;
 pub(crate) use std::sync::Arc;
 pub(crate) use std::sync::atomic::Ordering;
 

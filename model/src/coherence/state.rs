@@ -192,8 +192,8 @@ pub enum Pc {
     FreeEvicted(u8),
     /// To link the entry in this slot.
     Publish(u8),
-    /// To free this replaced slot, the answer being known.
-    FreeReplaced(u8),
+    /// To free the replaced slot; the second holds the own entry, which is the answer.
+    FreeReplaced(u8, u8),
     /// To free the own slot, because the entry in the second stays.
     FreeOwn(u8, u8),
     /// To check the entry that stays.
@@ -384,7 +384,8 @@ impl Backend {
     /// The slots that it holds references to, once for each reference.
     pub fn references(&self) -> impl Iterator<Item = u8> + '_ {
         let held = match self.pc {
-            Pc::Check(s) | Pc::Unlink(s) | Pc::ExistingCheck(s) | Pc::ReleaseExisting(s) | Pc::FreeOwn(_, s) => s,
+            Pc::Check(s) | Pc::Unlink(s) | Pc::ExistingCheck(s) | Pc::ReleaseExisting(s) => s,
+            Pc::FreeOwn(_, s) | Pc::FreeReplaced(_, s) => s,
             _ => NONE,
         };
         let local = self.local.iter().filter(|l| l.row.known()).map(|l| l.slot);
@@ -394,7 +395,7 @@ impl Backend {
     /// The slots that it has taken out of the table or not put in yet.
     pub fn taken(&self) -> impl Iterator<Item = u8> {
         let held = match self.pc {
-            Pc::Publish(s) | Pc::FreeEvicted(s) | Pc::FreeReplaced(s) | Pc::FreeOwn(s, _) | Pc::FreeVictim(s) => s,
+            Pc::Publish(s) | Pc::FreeEvicted(s) | Pc::FreeReplaced(s, _) | Pc::FreeOwn(s, _) | Pc::FreeVictim(s) => s,
             _ => NONE,
         };
         [held, self.free].into_iter().filter(|s| *s != NONE)

@@ -270,7 +270,7 @@ impl Program {
             Pc::Allocate(_) => Step::Allocate,
             Pc::Evict => Step::Evict,
             Pc::Publish(_) => Step::Publish,
-            Pc::FreeEvicted(_) | Pc::FreeReplaced(_) | Pc::FreeOwn(..) | Pc::FreeVictim(_) => Step::Free,
+            Pc::FreeEvicted(_) | Pc::FreeReplaced(..) | Pc::FreeOwn(..) | Pc::FreeVictim(_) => Step::Free,
             Pc::ReleaseExisting(_) => Step::Release,
             Pc::Commit(stage, ..) => match self.stages()[stage as usize] {
                 Stage::Log => Step::Log,
@@ -360,9 +360,10 @@ impl Move<'_> {
                 self.free(slot)
             }
             Pc::Publish(slot) => self.publish(slot),
-            Pc::FreeReplaced(slot) => {
+            Pc::FreeReplaced(replaced, own) => {
+                self.answer_published(own);
                 self.finish_op();
-                self.free(slot)
+                self.free(replaced)
             }
             Pc::FreeOwn(own, existing) => {
                 self.b().pc = Pc::ExistingCheck(existing);
@@ -768,13 +769,21 @@ impl Move<'_> {
         }
         let references = u8::from(memory);
         self.s.slots[slot as usize] = Slot { life: Life::Linked, key: k, row, token, references };
-        self.b().local[k as usize] = Local { row, slot };
-        self.answer(row, true);
         match freed {
-            Some(e) => self.b().pc = Pc::FreeReplaced(e),
-            None => self.finish_op(),
+            Some(e) => self.b().pc = Pc::FreeReplaced(e, slot),
+            None => {
+                self.answer_published(slot);
+                self.finish_op();
+            }
         }
         Seen::Published { slot, replaced: existing.map(|e| e as u8), existing: false }
+    }
+
+    /// The own published entry becomes the answer.
+    fn answer_published(&mut self, slot: u8) {
+        let (k, row) = (self.b().key as usize, self.b().row);
+        self.b().local[k] = Local { row, slot };
+        self.answer(row, true);
     }
 
     fn existing_check(&mut self, slot: u8) -> Seen {

@@ -184,8 +184,7 @@ mod tests {
         for parameter in 0..field::PARAMETER_COUNT {
             for value in [0, 1, 2, 3, 1 << 30, 1 << 32, u64::MAX] {
                 let mut header = header_of(&layout);
-                let parameters =
-                    field::PARAMETERS.0 as usize..(field::PARAMETERS + field::PARAMETER_COUNT).0 as usize;
+                let parameters = field::PARAMETERS.0 as usize..(field::PARAMETERS + field::PARAMETER_COUNT).0 as usize;
                 let unit = &mut header[parameters.start + parameter as usize];
                 if *unit == value {
                     continue;

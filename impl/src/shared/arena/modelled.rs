@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::shared::arena::RingArea;
 use crate::shared::entry;
 use crate::shared::segment::{
-    At, ENTRY_HEADER, LINE, Layout, LockAt, UNIT_BYTES, Uniform, counter, partition, slab,
+    At, CLASS_RECORD, ENTRY_HEADER, LINE, Layout, LockAt, UNIT_BYTES, Uniform, counter, partition, slab,
 };
 use crate::sync::{AtomicU64, FacadeReadGuard, FacadeRwLock, FacadeWriteGuard, ThreadId, Tracker, current_thread};
 use std::cell::UnsafeCell;
@@ -391,6 +391,11 @@ impl Arena {
         let mut copy: Vec<u8> = (0..units).flat_map(|unit| self.peek(at + unit).to_ne_bytes()).collect();
         copy.truncate(bytes);
         copy
+    }
+
+    /// A number that tells this segment from others.
+    pub(crate) fn identity(&self) -> u32 {
+        self.units.as_ptr() as usize as u32 | 1 << 31
     }
 
     /// Where the ring is.

@@ -1,0 +1,149 @@
+//! `check`: the models.
+
+use super::record::{FaultField, ModelField, Record};
+use super::{bar, scope_names, workers};
+use anyhow::{Result, bail};
+use catcache_model::check;
+use catcache_model::coherence::scope::{Feature, Form};
+use catcache_model::coherence::{Fault, Property, Scope};
+use catcache_model::coverage::Coverage;
+use comfy_table::{Table, presets};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The scopes and faults that names mean; all quick scopes and all faults if there are none.
+pub fn select(names: &[String], full: bool) -> Result<(Vec<Scope>, Vec<Fault>)> {
+    let all = Scope::all();
+    if names.is_empty() {
+        let scopes = all.into_iter().filter(|s| full || s.form == Form::Quick).collect();
+        return Ok((scopes, Fault::ALL.to_vec()));
+    }
+    let (mut scopes, mut faults) = (Vec::new(), Vec::new());
+    for name in names {
+        if let Some(scope) = all.iter().find(|s| s.name == name) {
+            scopes.push(scope.clone());
+        } else if let Some(fault) = Fault::ALL.iter().copied().find(|f| f.name().eq_ignore_ascii_case(name)) {
+            faults.push(fault);
+        } else {
+            let faults: Vec<&str> = Fault::ALL.iter().map(|f| f.name()).collect();
+            bail!("`{name}` is neither a scope nor a fault\n  scopes: {}\n  faults: {}", scope_names(), faults.join(", "));
+        }
+    }
+    Ok((scopes, faults))
+}
+
+/// Runs them. `whole`: all quick scopes run, so every branch of every step must have been taken.
+pub fn run(record: &mut Record, scopes: &[Scope], faults: &[Fault], whole: bool, stop: &AtomicBool) {
+    let coverage = Coverage::default();
+    let progress = bar((scopes.len() + faults.len()) as u64, "check");
+    for scope in scopes {
+        // Relaxed: see `stop_on_interrupt`.
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        progress.set_message(scope.name);
+        let verdict = check::scope(scope, workers(), &coverage);
+        let text = if !verdict.broken.is_empty() {
+            let names: Vec<&str> = verdict.broken.iter().map(|(name, _)| name.as_str()).collect();
+            for (name, columns) in &verdict.broken {
+                record.fail(format!("scope {}: {name} does not hold\n{columns}", scope.name));
+            }
+            format!("broken: {}", names.join(", "))
+        } else if !verdict.counts_pinned() {
+            let text = format!("counts changed: pinned {:?}", verdict.pinned);
+            record.fail(format!(
+                "scope {}: {} unique and {} generated states, pinned are {:?}; a changed count is a changed model: say why \
+                 in the commit and pin it in model/src/coherence/scope.rs",
+                scope.name, verdict.unique, verdict.generated, verdict.pinned
+            ));
+            text
+        } else {
+            "held".into()
+        };
+        record.models.push(ModelField {
+            name: "coherence",
+            scope: scope.name.into(),
+            unique: verdict.unique,
+            generated: verdict.generated,
+            seconds: verdict.took.as_secs_f64(),
+            verdict: text,
+        });
+        progress.inc(1);
+    }
+    for fault in faults {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        progress.set_message(fault.name());
+        let verdict = check::fault(*fault);
+        let caught = verdict.as_ref().filter(|v| v.caught());
+        if caught.is_none() {
+            let broke = verdict.as_ref().and_then(|v| v.broke).map_or("nothing", Property::name);
+            record.fail(format!(
+                "fault {} of the model breaks {broke} in scope {}, expected was {}",
+                fault.name(),
+                fault.scope(),
+                fault.breaks().name()
+            ));
+        }
+        record.faults.push(FaultField {
+            name: fault.name().into(),
+            side: "model",
+            caught_by: caught.map(|v| format!("{}: {}, {} steps", v.scope, fault.breaks().name(), v.counterexample.len())),
+            columns: verdict.map(|v| v.columns).unwrap_or_default(),
+        });
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    let missing: Vec<&str> = coverage.missing().into_iter().map(|b| b.name()).collect();
+    if whole && !missing.is_empty() && !stop.load(Ordering::Relaxed) {
+        record.fail(format!("no scope takes these branches of the model: {}", missing.join("; ")));
+    }
+}
+
+/// Prints them; `columns`: with the counterexamples.
+pub fn show(record: &Record, columns: bool) {
+    if !record.models.is_empty() {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_BORDERS_ONLY).set_header(["scope", "unique", "generated", "seconds", "odds missed", "verdict"]);
+        for m in &record.models {
+            table.add_row([
+                m.scope.clone(),
+                m.unique.to_string(),
+                m.generated.to_string(),
+                format!("{:.1}", m.seconds),
+                format!("{:.0e}", check::collision_odds(m.unique)),
+                m.verdict.clone(),
+            ]);
+        }
+        println!("{table}");
+        let (unique, seconds) = record.models.iter().fold((0, 0.0), |(u, s), m| (u + m.unique, s + m.seconds));
+        println!("models: {} scopes, {unique} distinct states, {seconds:.1} s", record.models.len());
+        if record.models.len() > 1 {
+            println!("{}", pairs());
+        }
+    }
+    let faults: Vec<&FaultField> = record.faults.iter().filter(|f| f.side == "model").collect();
+    if faults.is_empty() {
+        return;
+    }
+    let caught = faults.iter().filter(|f| f.caught_by.is_some()).count();
+    if columns {
+        for fault in &faults {
+            println!("\nfault {}: caught by {}\n{}", fault.name, fault.caught_by.as_deref().unwrap_or("nothing"), fault.columns);
+        }
+    }
+    println!("model faults caught: {caught}/{} (`catcache check FAULT` prints the shortest counterexample)", faults.len());
+}
+
+/// The pairs of features that meet in no scope.
+fn pairs() -> String {
+    let scopes = Scope::all();
+    let meet = |a, b| scopes.iter().any(|s| s.features.contains(&a) && s.features.contains(&b));
+    let all = Feature::ALL;
+    let mut apart = Vec::new();
+    for (i, a) in all.iter().enumerate() {
+        apart.extend(all[i + 1..].iter().filter(|b| !meet(*a, **b)).map(|b| format!("{a:?}+{b:?}")));
+    }
+    let of = all.len() * (all.len() - 1) / 2;
+    format!("pairs of features that meet in some scope: {}/{of}; apart: {}", of - apart.len(), apart.join(" "))
+}
