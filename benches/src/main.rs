@@ -1,39 +1,110 @@
-//! The command line (for now: the hidden commands, and `bench`).
+//! `catcache`, the front door: check the models, hold the code to them, and only then measure it.
 
+mod front;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 
-use catcache_benches::suite::{Form, Options, Progress};
+/// One catalog cache in shared memory: its model, the code that is held to it, and what it costs.
+///
+/// Exit status: 0 if everything held, 1 if something did not (or was not run), 2 for wrong input.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check the models exhaustively, and that each fault put into them is caught.
+    Check {
+        /// Scopes or faults; all of them if none is named.
+        #[arg(value_name = "SCOPE|FAULT")]
+        names: Vec<String>,
+        /// The large scopes too.
+        #[arg(long)]
+        full: bool,
+        /// Write the report as JSON.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// Hold the code to the model: litmus files through outcomes, replay, shuttle, loom and real threads; faults; oracle.
+    Conform {
+        /// Litmus files, by path or by the name of a shipped one; all shipped ones if none is named.
+        #[arg(value_name = "FILE")]
+        files: Vec<String>,
+        /// More random runs, and loom with its bound raised.
+        #[arg(long)]
+        full: bool,
+        /// Pin the counts anew, in the checkout; for after a change that was meant.
+        #[arg(long, conflicts_with = "full")]
+        pin: bool,
+        /// Write the report as JSON.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// Measure the cache and its rivals. Refuses for code that has not passed `conform`.
+    Bench {
+        /// Ten rounds of everything.
+        #[arg(long)]
+        full: bool,
+        /// Measure code that has not passed; every line is marked.
+        #[arg(long)]
+        unverified: bool,
+        /// Write the report as JSON.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// The main job: check, conform, bench, in that order.
+    Verify {
+        /// Check only these scopes of the model (the rest is then named as skipped, and the verdict is not green).
+        #[arg(long, value_name = "SCOPE")]
+        scope: Vec<String>,
+        /// Write the report as JSON.
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// Walk through a model in a browser (stateright's Explorer).
+    Explore {
+        /// A scope, a fault or a litmus file.
+        #[arg(value_name = "SCOPE|FAULT|LITMUS", default_value = "tuple")]
+        name: String,
+        /// The port on localhost.
+        #[arg(long, default_value_t = 3000)]
+        port: u16,
+    },
+}
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let result = catcache_benches::hidden(&words).unwrap_or_else(|| bench(&words));
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
+    // What this program runs itself as, under valgrind.
+    if let Some(result) = catcache_benches::hidden(&words) {
+        return match result {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("catcache: {error}");
+                ExitCode::from(2)
+            }
+        };
     }
-}
-
-fn bench(words: &[String]) -> Result<(), catcache_benches::rivals::Failure> {
-    let full = words.iter().any(|word| word == "--full");
-    let stop = AtomicBool::new(false);
-    let form = if full { Form::Full } else { Form::Quick };
-    let options = Options { form, program: std::env::current_exe()?, stop: &stop };
-    let start = std::time::Instant::now();
-    let mut stage = "";
-    let mut progress = |progress: &Progress| {
-        if progress.stage != stage {
-            stage = progress.stage;
-            eprintln!("{:6.1} s  {:3.0} %  {stage}", start.elapsed().as_secs_f64(), progress.done * 100.0);
-        }
+    let arguments = Arguments::parse();
+    let stop = front::stop_on_interrupt();
+    let done = match arguments.command {
+        Command::Check { names, full, json } => front::check_command(&names, full, json.as_deref(), &stop),
+        Command::Conform { files, full, pin, json } => front::conform_command(&files, full, pin, json.as_deref(), &stop),
+        Command::Bench { full, unverified, json } => front::bench_command(full, unverified, json.as_deref(), &stop),
+        Command::Verify { scope, json } => front::verify_command(&scope, json.as_deref(), &stop),
+        Command::Explore { name, port } => front::explore(&name, port),
     };
-    let report = catcache_benches::suite::run(&options, &mut progress)?;
-    for table in report.tables() {
-        println!("{table}");
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("catcache: {error:#}");
+            ExitCode::from(2)
+        }
     }
-    println!("{}\n{}\n{:.1} s", report.targets(), report.left_out(), report.seconds);
-    Ok(())
 }

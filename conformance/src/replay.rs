@@ -11,7 +11,7 @@ use crate::quiet;
 use crate::refinement::{Correspondence, Map, SharedView};
 use crate::rules::Rule;
 use crate::runtimes::under_shuttle::body;
-use catcache_model::coherence::{Action, State, Step};
+use catcache_model::coherence::{Action, Step};
 use catcache_model::diagram;
 use catcache_model::graph::Graph;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
