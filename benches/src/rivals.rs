@@ -8,7 +8,7 @@
 //! | [`Partitioned`](locked::Partitioned) | one table for all behind 128 locks, without a local view |
 //! | [`Ours`](ours::Ours) | this project's cache |
 //!
-//! All of them load from the same [`MemoryCatalog`](shared_catcache::backend::MemoryCatalog) and change it through the
+//! All of them load from the same [`MemoryCatalog`] and change it through the
 //! same transactions, so a miss and a commit cost the same catalog work everywhere. All are given the hash. What a
 //! lookup returns stays good after it, as PostgreSQL's callers need it: the private ones and the locked ones count a
 //! reference per hit, ours holds one per touched entry.

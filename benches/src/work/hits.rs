@@ -23,7 +23,7 @@ pub const ENTRIES: usize = 10_000;
 /// The length of their rows.
 pub const ROW: usize = 300;
 
-/// The length of a key of [`CACHE`].
+/// The length of their keys.
 pub const KEY: usize = 8;
 
 /// The cache that the mixes' rows are in: ATTNUM, keyed by an oid and a number.
