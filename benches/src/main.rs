@@ -94,7 +94,9 @@ fn main() -> ExitCode {
     let stop = front::stop_on_interrupt();
     let done = match arguments.command {
         Command::Check { names, full, json } => front::check_command(&names, full, json.as_deref(), &stop),
-        Command::Conform { files, full, pin, json } => front::conform_command(&files, full, pin, json.as_deref(), &stop),
+        Command::Conform { files, full, pin, json } => {
+            front::conform_command(&files, full, pin, json.as_deref(), &stop)
+        }
         Command::Bench { full, unverified, json } => front::bench_command(full, unverified, json.as_deref(), &stop),
         Command::Verify { scope, json } => front::verify_command(&scope, json.as_deref(), &stop),
         Command::Explore { name, port } => front::explore(&name, port),

@@ -40,7 +40,10 @@ pub fn clauses(litmus: &Litmus, allowed: &BTreeSet<Outcome>) -> Result<(), Strin
     }
     for clause in &litmus.sometimes {
         if !allowed.iter().any(|o| holds(clause, o)) {
-            return Err(format!("the model never does what the file says it can: sometimes {}", litmus.clause_text(clause)));
+            return Err(format!(
+                "the model never does what the file says it can: sometimes {}",
+                litmus.clause_text(clause)
+            ));
         }
     }
     Ok(())
@@ -54,7 +57,8 @@ pub fn text(litmus: &Litmus, outcome: &Outcome) -> String {
         if after.is_empty() { a.value.to_string() } else { format!("{} after {}", a.value, after.join("+")) }
     };
     let backend = |(b, answers): (usize, &Vec<Answer>)| {
-        (!answers.is_empty()).then(|| format!("{}: {}", name(b), answers.iter().map(one).collect::<Vec<_>>().join(", ")))
+        (!answers.is_empty())
+            .then(|| format!("{}: {}", name(b), answers.iter().map(one).collect::<Vec<_>>().join(", ")))
     };
     let said: Vec<String> = outcome.iter().enumerate().filter_map(backend).collect();
     if said.is_empty() { "no lookups".into() } else { said.join("   ") }

@@ -349,8 +349,7 @@ impl Correspondence {
         let stamps = model.stamps.iter().map(|s| (u64::from(s.mark), u32::from(s.open))).collect();
         same("stamps (mark, open)", code.stripes.clone(), stamps)?;
         same("tail of the ring", code.ring_tail, u64::from(model.ring.tail))?;
-        let positions: Vec<(u64, bool)> =
-            model.backends.iter().map(|b| (u64::from(b.position), b.reset)).collect();
+        let positions: Vec<(u64, bool)> = model.backends.iter().map(|b| (u64::from(b.position), b.reset)).collect();
         // The position of a backend in reset means nothing: it will jump.
         let settled = |v: &[(u64, bool)]| v.iter().map(|(p, r)| (if *r { 0 } else { *p }, *r)).collect::<Vec<_>>();
         same("positions in the ring (position, reset)", settled(&code.positions), settled(&positions))?;

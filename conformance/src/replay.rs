@@ -61,7 +61,6 @@ struct Drive {
 }
 
 impl Drive {
-
     fn actions(&self) -> Vec<Action> {
         self.paths[self.path][..self.at].iter().map(|e| self.graph.edges[*e].action).collect()
     }
@@ -108,12 +107,14 @@ impl Drive {
             self.link.private(&map, &place.private, &state, me)?;
             let answers = &state.backends[me as usize].answers;
             if answers.len() != place.answers.len() {
-                let what = format!("the model has answered {} lookups, the code {}", answers.len(), place.answers.len());
+                let what =
+                    format!("the model has answered {} lookups, the code {}", answers.len(), place.answers.len());
                 return Err(crate::refinement::Mismatch(what));
             }
-            answers.iter().zip(&place.answers).try_for_each(|(model, code)| {
-                self.link.answer(&map, code.key, code.writer, model.row)
-            })
+            answers
+                .iter()
+                .zip(&place.answers)
+                .try_for_each(|(model, code)| self.link.answer(&map, code.key, code.writer, model.row))
         };
         if let Err(mismatch) = check() {
             self.fail(format!("{name}, after {step:?}: {mismatch}"));
@@ -222,7 +223,12 @@ impl Scheduler for Handle {
 ///
 /// # Errors
 /// The first place where the code and the model differ.
-pub fn every_edge(litmus: &Litmus, map: &Arc<Map>, graph: &Arc<Graph>, broken: Option<Rule>) -> Result<Replayed, Divergence> {
+pub fn every_edge(
+    litmus: &Litmus,
+    map: &Arc<Map>,
+    graph: &Arc<Graph>,
+    broken: Option<Rule>,
+) -> Result<Replayed, Divergence> {
     along(litmus, map, graph, graph.edge_cover(), broken)
 }
 

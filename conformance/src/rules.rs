@@ -4,10 +4,10 @@
 macro_rules! each_rule {
     ($with:ident) => {
         $with! { AcceptBeforeProbe CheckStripe OpenStripe AdvanceClock MarkAtClose SendMessages DropSnapshotOnAccept
-            DropLocalOnAccept DoomRunningLoad ConsultDirtyAtProbe ConsultDirtyAtPublish DropSnapshotOnNewerHit
-            DropSnapshotOnUselessPublish DropLocalOnAbort DropSnapshotOnAbort DropLocalAtCommandEnd
-            DropSnapshotAtCommandEnd KeepDirtyOnReset ResetDropsLocal TakeReference UnlinkBeforeFree TokenPerSnapshot
-            RegisterMessage DropDirtyAtEnd WithdrawOnFailure }
+        DropLocalOnAccept DoomRunningLoad ConsultDirtyAtProbe ConsultDirtyAtPublish DropSnapshotOnNewerHit
+        DropSnapshotOnUselessPublish DropLocalOnAbort DropSnapshotOnAbort DropLocalAtCommandEnd
+        DropSnapshotAtCommandEnd KeepDirtyOnReset ResetDropsLocal TakeReference UnlinkBeforeFree TokenPerSnapshot
+        RegisterMessage DropDirtyAtEnd WithdrawOnFailure }
     };
 }
 pub(crate) use each_rule;

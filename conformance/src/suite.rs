@@ -190,8 +190,8 @@ impl Prepared {
     fn fill(&self, verdict: &mut Verdict, form: Form, bound: Option<usize>) -> Result<(), String> {
         self.model_holds()?;
         let Prepared { litmus, map, graph, allowed } = self;
-        verdict.replayed =
-            replay::every_edge(litmus, map, graph, None).map_err(|d| format!("replay: the code left the model: {d}"))?;
+        verdict.replayed = replay::every_edge(litmus, map, graph, None)
+            .map_err(|d| format!("replay: the code left the model: {d}"))?;
         let n = form.random_runs();
         for how in [Explore::Random(n), Explore::Walks(n), Explore::Pct(3, n)] {
             let ran = explore(litmus, map, graph, how, None).map_err(|r| format!("shuttle, {how:?}: {r}"))?;
@@ -315,9 +315,8 @@ pub fn faults(
             let Some(rule) = Rule::ALL.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
             let pinned = |f: &&Prepared| pins.faults.get(rule.name()) == Some(&f.litmus.name);
             let order = files.iter().filter(pinned).chain(files.iter().filter(|f| !pinned(f)));
-            let caught_by = order
-                .into_iter()
-                .find_map(|file| file.catches(*rule).map(|part| (file.litmus.name.clone(), part)));
+            let caught_by =
+                order.into_iter().find_map(|file| file.catches(*rule).map(|part| (file.litmus.name.clone(), part)));
             let verdict = FaultVerdict { rule: *rule, caught_by };
             tell(&verdict);
             mine.push(verdict);

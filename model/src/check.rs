@@ -108,9 +108,7 @@ pub fn fault_in(fault: Fault, scope: &Scope) -> FaultVerdict {
     let took = start.elapsed();
     let shortest = checker.discoveries().into_iter().min_by_key(|(_, path)| path.clone().into_actions().len());
     let (broke, counterexample) = match shortest {
-        Some((name, path)) => {
-            (Property::ALL.iter().copied().find(|p| p.name() == name), path.into_actions())
-        }
+        Some((name, path)) => (Property::ALL.iter().copied().find(|p| p.name() == name), path.into_actions()),
         None => (None, Vec::new()),
     };
     let columns = crate::diagram::columns(&program, &counterexample);

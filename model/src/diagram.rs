@@ -131,9 +131,8 @@ pub fn columns(program: &Program, actions: &[Action]) -> String {
         }
         let (before, after) = (&state.backends[at], &next.backends[at]);
         let finished = before.key != NONE && after.key == NONE || a.step == Step::LocalHit;
-        let answered = (0..program.keys.len()).find(|k| {
-            after.stable[*k].known() && (before.key == *k as u8 || a.step == Step::LocalHit) && finished
-        });
+        let answered = (0..program.keys.len())
+            .find(|k| after.stable[*k].known() && (before.key == *k as u8 || a.step == Step::LocalHit) && finished);
         if let Some(k) = answered {
             let _ = write!(text, " => {} = {}", program.keys[k].name, row(after.stable[k]));
         }

@@ -11,7 +11,9 @@ use std::sync::atomic::AtomicBool;
 /// Measures, if the seal says that this very code has passed, or marked as unverified.
 pub fn run(record: &mut Record, full: bool, unverified: bool, stop: &AtomicBool) -> Result<()> {
     if !unverified && let Err(refused) = Seal::check() {
-        bail!("nothing is measured: {refused}\n(or measure it all the same, with --unverified: every line is then marked)");
+        bail!(
+            "nothing is measured: {refused}\n(or measure it all the same, with --unverified: every line is then marked)"
+        );
     }
     let options = Options {
         form: if full { Form::Full } else { Form::Quick },
@@ -36,6 +38,10 @@ pub fn run(record: &mut Record, full: bool, unverified: bool, stop: &AtomicBool)
         let _ = writeln!(screen, "{}", report.traces(metric));
     }
     let _ = writeln!(screen, "{}\n{}\nmeasured for {:.0} s", report.targets(), report.left_out(), report.seconds);
+    if report.broken_off {
+        record.skip("some of the measurements (interrupted)");
+    }
+    record.not_played = report.not_played;
     record.benches = report.rows;
     Ok(())
 }

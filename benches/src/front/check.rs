@@ -25,7 +25,11 @@ pub fn select(names: &[String], full: bool) -> Result<(Vec<Scope>, Vec<Fault>)> 
             faults.push(fault);
         } else {
             let faults: Vec<&str> = Fault::ALL.iter().map(|f| f.name()).collect();
-            bail!("`{name}` is neither a scope nor a fault\n  scopes: {}\n  faults: {}", scope_names(), faults.join(", "));
+            bail!(
+                "`{name}` is neither a scope nor a fault\n  scopes: {}\n  faults: {}",
+                scope_names(),
+                faults.join(", ")
+            );
         }
     }
     Ok((scopes, faults))
@@ -88,7 +92,8 @@ pub fn run(record: &mut Record, scopes: &[Scope], faults: &[Fault], whole: bool,
         record.faults.push(FaultField {
             name: fault.name().into(),
             side: "model",
-            caught_by: caught.map(|v| format!("{}: {}, {} steps", v.scope, fault.breaks().name(), v.counterexample.len())),
+            caught_by: caught
+                .map(|v| format!("{}: {}, {} steps", v.scope, fault.breaks().name(), v.counterexample.len())),
             columns: verdict.map(|v| v.columns).unwrap_or_default(),
         });
         progress.inc(1);
@@ -104,7 +109,14 @@ pub fn run(record: &mut Record, scopes: &[Scope], faults: &[Fault], whole: bool,
 pub fn show(record: &Record, columns: bool) {
     if !record.models.is_empty() {
         let mut table = Table::new();
-        table.load_style(presets::UTF8_BORDERS_ONLY).set_header(["scope", "unique", "generated", "seconds", "odds missed", "verdict"]);
+        table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+            "scope",
+            "unique",
+            "generated",
+            "seconds",
+            "odds missed",
+            "verdict",
+        ]);
         for m in &record.models {
             table.add_row([
                 m.scope.clone(),
@@ -129,10 +141,18 @@ pub fn show(record: &Record, columns: bool) {
     let caught = faults.iter().filter(|f| f.caught_by.is_some()).count();
     if columns {
         for fault in &faults {
-            println!("\nfault {}: caught by {}\n{}", fault.name, fault.caught_by.as_deref().unwrap_or("nothing"), fault.columns);
+            println!(
+                "\nfault {}: caught by {}\n{}",
+                fault.name,
+                fault.caught_by.as_deref().unwrap_or("nothing"),
+                fault.columns
+            );
         }
     }
-    println!("model faults caught: {caught}/{} (`catcache check FAULT` prints the shortest counterexample)", faults.len());
+    println!(
+        "model faults caught: {caught}/{} (`catcache check FAULT` prints the shortest counterexample)",
+        faults.len()
+    );
 }
 
 /// The pairs of features that meet in no scope.

@@ -20,7 +20,8 @@ pub fn run(record: &mut Record, chosen: Vec<Litmus>, full: bool, stop: &AtomicBo
     let pins = Pins::shipped().map_err(|e| anyhow!(e))?;
     let whole = chosen.is_empty();
     let shipped = litmus::shipped().context("a shipped litmus file is broken")?;
-    let own: Vec<String> = chosen.iter().filter(|l| !pins.litmus.contains_key(&l.name)).map(|l| l.name.clone()).collect();
+    let own: Vec<String> =
+        chosen.iter().filter(|l| !pins.litmus.contains_key(&l.name)).map(|l| l.name.clone()).collect();
     let texts = if whole { shipped } else { chosen };
     let files = texts
         .into_iter()

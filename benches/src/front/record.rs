@@ -1,7 +1,7 @@
 //! The record of a run: what the JSON report holds. Its fields are documented in the README and stay as they are.
 
 use anyhow::{Context, Result};
-use catcache_benches::report::Row;
+use catcache_benches::report::{NotPlayed, Row};
 use serde::Serialize;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +21,8 @@ pub struct Record {
     pub oracle: Vec<OracleField>,
     /// The figures.
     pub benches: Vec<Row>,
+    /// What of the traces was not played.
+    pub not_played: Vec<NotPlayed>,
     /// What was not run.
     pub skipped: Vec<String>,
     /// What did not hold, in words.
@@ -132,6 +134,7 @@ impl Record {
             litmus: Vec::new(),
             oracle: Vec::new(),
             benches: Vec::new(),
+            not_played: Vec::new(),
             skipped: Vec::new(),
             failures: Vec::new(),
             verdict: String::new(),
@@ -185,7 +188,8 @@ impl Record {
         println!("verdict: {} -- {say}", self.verdict);
         if let Some(path) = json {
             let text = serde_json::to_string_pretty(&self)? + "\n";
-            std::fs::write(path, text).with_context(|| format!("the report could not be written to {}", path.display()))?;
+            std::fs::write(path, text)
+                .with_context(|| format!("the report could not be written to {}", path.display()))?;
         }
         Ok(self.verdict == "held")
     }

@@ -61,11 +61,9 @@ fn saw(seen: &cache::Seen) -> Saw {
         cache::Seen::Stamp(stamp) => Saw::Stamp { mark: stamp.mark, open: stamp.open },
         cache::Seen::Clock(clock) => Saw::Clock(*clock),
         cache::Seen::Slot(at) => Saw::Slot(at.as_ref().map(place)),
-        cache::Seen::Published { entry, replaced, kept_existing } => Saw::Published {
-            entry: place(entry),
-            replaced: replaced.as_ref().map(place),
-            existing: *kept_existing,
-        },
+        cache::Seen::Published { entry, replaced, kept_existing } => {
+            Saw::Published { entry: place(entry), replaced: replaced.as_ref().map(place), existing: *kept_existing }
+        }
         cache::Seen::Unlinked { entry, free } => Saw::Unlinked { entry: place(entry), free: *free },
         cache::Seen::Released { entry, free } => Saw::Released { entry: place(entry), free: *free },
         cache::Seen::Evicted(at) => Saw::Evicted(at.as_ref().map(place)),
@@ -195,12 +193,7 @@ pub fn world(litmus: &Litmus, slots: u32, desk: &Arc<Desk>, broken: Option<Rule>
     }
     let mut actors = Vec::new();
     for (me, decl) in litmus.backends.iter().enumerate() {
-        let watch = Arc::new(Watch {
-            desk: Arc::clone(desk),
-            me: me as u8,
-            shared: shared.clone(),
-            broken,
-        });
+        let watch = Arc::new(Watch { desk: Arc::clone(desk), me: me as u8, shared: shared.clone(), broken });
         let session = catalog.session(Arc::clone(&watch));
         let mut backend =
             Backend::attach_with(&shared, DATABASE, session, Arc::clone(&watch)).map_err(|e| e.to_string())?;
@@ -237,9 +230,7 @@ impl Actor {
         match self.ops[nth] {
             Op::Lookup(k) => {
                 let after = self.desk.asked();
-                let row = with_key(&names, k, |key| {
-                    self.backend.lookup(key).map(writer).map_err(|e| e.to_string())
-                })?;
+                let row = with_key(&names, k, |key| self.backend.lookup(key).map(writer).map_err(|e| e.to_string()))?;
                 self.desk.answered(self.me, k as u8, row, after);
             }
             Op::Accept => self.backend.accept(),

@@ -1,7 +1,7 @@
 //! The build over loom.
 
-use shared_catcache_under_loom as cache;
 use loom::thread;
+use shared_catcache_under_loom as cache;
 
 #[path = "body.rs"]
 pub mod body;

@@ -156,6 +156,10 @@ impl Program {
 
     /// Slots in the table.
     pub fn slots(&self) -> usize {
-        if self.memory() { self.entries.map_or(self.keys.len() + 2 * self.plans.len(), usize::from) } else { self.keys.len() }
+        if self.memory() {
+            self.entries.map_or(self.keys.len() + 2 * self.plans.len(), usize::from)
+        } else {
+            self.keys.len()
+        }
     }
 }

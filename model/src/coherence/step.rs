@@ -190,7 +190,11 @@ impl Program {
         Some(match op {
             Op::Lookup(k) if b.local[k as usize].row.known() => Step::LocalHit,
             Op::Lookup(k) if self.broken(Fault::AcceptBeforeProbeLeftOut) => {
-                if b.covers(self.class(k)) { self.load_step(b) } else { Step::Find }
+                if b.covers(self.class(k)) {
+                    self.load_step(b)
+                } else {
+                    Step::Find
+                }
             }
             Op::Lookup(_) | Op::Accept | Op::Begin => Step::Accept,
             Op::Insert(k) | Op::Update(k) | Op::Delete(k) => {
@@ -493,12 +497,12 @@ impl Move<'_> {
                     self.b().sent.clear();
                 }
                 let seen = self.accept();
-                self.to_probe();
+                self.go_probe();
                 seen
             }
             _ => {
                 b.sent = sent;
-                self.to_probe();
+                self.go_probe();
                 match self.b().pc {
                     Pc::Find => self.find(),
                     Pc::Token => self.token(self.s.clock),
@@ -509,10 +513,10 @@ impl Move<'_> {
     }
 
     /// What the step after the accept is.
-    fn to_probe(&mut self) {
+    fn go_probe(&mut self) {
         let class = self.p.class(self.b().key);
         if self.b().covers(class) && !self.fault(Fault::DirtyNotConsultedAtProbe) {
-            self.to_load();
+            self.go_load();
         } else {
             self.b().pc = Pc::Find;
         }
@@ -523,7 +527,7 @@ impl Move<'_> {
         self.b().probe = self.s.catalog[k as usize].committed.version();
         let found = self.s.slots.iter().position(|slot| slot.linked() && slot.key == k);
         match found {
-            None => self.to_load(),
+            None => self.go_load(),
             Some(slot) => {
                 self.hold(slot);
                 self.b().pc = Pc::Check(slot as u8);
@@ -602,13 +606,13 @@ impl Move<'_> {
             self.s.slots[slot as usize].life = Life::Taken;
             self.b().free = slot;
         }
-        self.to_load();
+        self.go_load();
         Seen::Unlinked { slot, free }
     }
 
     // ---- load -------------------------------------------------------------------------------------------------------
 
-    fn to_load(&mut self) {
+    fn go_load(&mut self) {
         let after = self.fault(Fault::TokenAfterSnapshot);
         let b = self.b();
         b.doomed = false;
@@ -657,7 +661,7 @@ impl Move<'_> {
         let present = b.row.present();
         b.pc = Pc::Nested;
         if !toasted {
-            self.to_publish();
+            self.go_publish();
         }
         Seen::Row { present }
     }
@@ -670,14 +674,14 @@ impl Move<'_> {
             if self.fault(Fault::DoomedKeepsSnapshot) {
                 self.b().snapshot = before;
             }
-            self.to_load();
+            self.go_load();
         } else {
-            self.to_publish();
+            self.go_publish();
         }
         seen
     }
 
-    fn to_publish(&mut self) {
+    fn go_publish(&mut self) {
         let class = self.p.class(self.b().key);
         if self.b().covers(class) && !self.fault(Fault::DirtyNotConsultedAtPublish) {
             self.answer_private();
@@ -819,8 +823,12 @@ impl Move<'_> {
 
     fn evict(&mut self, k: Key) -> Seen {
         let ignore = self.fault(Fault::EvictIgnoresReferences);
-        let victim =
-            self.s.slots.iter().position(|s| s.linked() && s.key == k && (s.references == 0 || ignore)).map(|v| v as u8);
+        let victim = self
+            .s
+            .slots
+            .iter()
+            .position(|s| s.linked() && s.key == k && (s.references == 0 || ignore))
+            .map(|v| v as u8);
         match victim {
             Some(v) => {
                 self.s.slots[v as usize].life = Life::Taken;
@@ -1035,11 +1043,8 @@ impl Move<'_> {
                 if !stages.contains(&Stage::Advance) && i == 0 {
                     now = self.s.clock;
                 }
-                let (unopened, unmarked, plain) = (
-                    self.fault(Fault::OpenLeftOut),
-                    self.fault(Fault::MarkLeftOut),
-                    self.fault(Fault::MarkNotMax),
-                );
+                let (unopened, unmarked, plain) =
+                    (self.fault(Fault::OpenLeftOut), self.fault(Fault::MarkLeftOut), self.fault(Fault::MarkNotMax));
                 let stamp = &mut self.s.stamps[stripes[i as usize] as usize];
                 if !unmarked {
                     stamp.mark = if plain { now } else { stamp.mark.max(now) };
@@ -1143,7 +1148,8 @@ impl Move<'_> {
         }
         if !self.fault(Fault::AbortKeepsLocal) {
             let class = |k: &usize| p.class(*k as Key);
-            let covered: List<usize> = (0..p.keys.len()).filter(|k| self.s.backends[self.me].covers(class(k))).collect();
+            let covered: List<usize> =
+                (0..p.keys.len()).filter(|k| self.s.backends[self.me].covers(class(k))).collect();
             covered.into_iter().for_each(|k| self.drop_local(k));
         }
         let b = self.b();
