@@ -310,6 +310,53 @@ impl Scope {
                 },
             ),
         ];
+        // Without menus: everybody may do everything.
+        let all = |keys: u8, toasted: bool| {
+            let mut items: Vec<Vec<Op>> = vec![vec![Accept]];
+            for k in 0..keys {
+                items.push(vec![Lookup(k)]);
+                items.push(vec![Begin, Update(k), Commit]);
+                items.push(vec![Begin, Delete(k), Op::CommandEnd, Lookup(k), Op::Abort]);
+            }
+            let specs = (0..keys).map(|k| key(u32::from(k)));
+            let specs: Vec<KeySpec> = specs.map(|k| if toasted { k.toasted() } else { k }).collect();
+            (specs, items)
+        };
+        let everybody = |names: &[&str], starts: u8, items: &[Vec<Op>]| {
+            names.iter().map(|n| Plan { name: (*n).into(), items: items.to_vec(), starts }).collect::<Vec<_>>()
+        };
+        let (one, one_items) = all(1, false);
+        let (toasted, toasted_items) = all(1, true);
+        let (two, two_items) = all(2, false);
+        scopes.extend([
+            Scope {
+                form: Form::Full,
+                ..quick(
+                    "all-of-one-key",
+                    "three backends, each of which may do anything with one key",
+                    &[Tuple, Negative, Snapshot, CommandEnd, Abort, TwoWriters],
+                    program(one, everybody(&["a", "b", "c"], 1, &one_items)),
+                )
+            },
+            Scope {
+                form: Form::Full,
+                ..quick(
+                    "all-of-one-key-overflow",
+                    "two backends, each of which may do anything with one toasted key, over a ring of one message",
+                    &[Tuple, Negative, Snapshot, CommandEnd, Abort, TwoWriters, Toast, Overflow],
+                    Program { ring: 1, ..program(toasted, everybody(&["a", "b"], 4, &toasted_items)) },
+                )
+            },
+            Scope {
+                form: Form::Full,
+                ..quick(
+                    "all-of-two-keys",
+                    "two backends, each of which may do anything with two keys that share a stripe",
+                    &[Tuple, Negative, Snapshot, CommandEnd, Abort, TwoWriters, SharedStripe],
+                    Program { stripes: 1, ..program(two, everybody(&["a", "b"], 3, &two_items)) },
+                )
+            },
+        ]);
         for scope in &mut scopes {
             if let Some((_, unique, generated)) = PINNED.iter().find(|(name, ..)| *name == scope.name) {
                 (scope.unique, scope.generated) = (*unique, *generated);
@@ -339,4 +386,7 @@ const PINNED: &[(&str, usize, usize)] = &[
     ("evict", 403262, 1061429),
     ("trim", 13679, 27251),
     ("withdraw", 2176, 5367),
+    ("all-of-one-key", 44561, 98758),
+    ("all-of-one-key-overflow", 16232488, 34151829),
+    ("all-of-two-keys", 32972316, 66227371),
 ];
