@@ -41,7 +41,7 @@ begun=$(date +%s)
 
 mkdir -p "$work"
 mkdir "$copy" 2>/dev/null || fail "$copy exists: another run is on, or one was killed; in that case remove it"
-trap 'rm -rf "$copy"' EXIT
+trap 'rm -rf "$copy" "$log" "$log.bench" "$work/original"' EXIT
 trap 'exit 130' INT TERM
 git ls-files --cached --others --exclude-standard | while IFS= read -r file; do
     # Neither what is in the index only, nor anything that is no file.
@@ -82,7 +82,10 @@ cause() {
             echo "conform; bench refuses"
         fi
     else
-        sed -n 's/^---- \(.*\) stdout ----$/\1/p' "$log" | head -n 1 | sed "s/^/$1: /" | grep . || echo "$1 (aborted)"
+        # The first that failed; the known-bad twins, which then fail for another reason than their own, come last.
+        failed=$(sed -n 's/^---- \(.*\) stdout ----$/\1/p' "$log")
+        first=$({ echo "$failed" | grep -v 'noticed$'; echo "$failed"; } | head -n 1)
+        echo "$1: ${first:-aborted}"
     fi
 }
 

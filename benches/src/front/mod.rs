@@ -34,6 +34,20 @@ pub fn stop_on_interrupt() -> Arc<AtomicBool> {
     stop
 }
 
+/// A report that can't be written should be known before the work, not after it.
+fn writable(json: Option<&Path>) -> Result<()> {
+    if let Some(path) = json {
+        let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        opened.with_context(|| format!("the report can't be written to {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn interrupted(stop: &AtomicBool) -> bool {
+    // Relaxed: see `stop_on_interrupt`.
+    stop.load(Ordering::Relaxed)
+}
+
 fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -46,6 +60,7 @@ fn bar(length: u64, what: &'static str) -> ProgressBar {
 
 /// `catcache check`.
 pub fn check_command(names: &[String], full: bool, json: Option<&Path>, stop: &AtomicBool) -> Result<bool> {
+    writable(json)?;
     let (scopes, faults) = check::select(names, full)?;
     let mut record = Record::new(&["conform", "bench"]);
     check::run(&mut record, &scopes, &faults, names.is_empty(), stop);
@@ -61,6 +76,7 @@ pub fn conform_command(
     json: Option<&Path>,
     stop: &AtomicBool,
 ) -> Result<bool> {
+    writable(json)?;
     let chosen = files.iter().map(|f| find_litmus(f)).collect::<Result<Vec<_>>>()?;
     if pin {
         return conform::pin(&chosen);
@@ -73,6 +89,7 @@ pub fn conform_command(
 
 /// `catcache bench`.
 pub fn bench_command(full: bool, unverified: bool, json: Option<&Path>, stop: &AtomicBool) -> Result<bool> {
+    writable(json)?;
     let mut record = Record::new(&["check", "conform"]);
     bench::run(&mut record, full, unverified, stop)?;
     bench::show(&record);
@@ -81,18 +98,19 @@ pub fn bench_command(full: bool, unverified: bool, json: Option<&Path>, stop: &A
 
 /// `catcache verify`.
 pub fn verify_command(scope: &[String], json: Option<&Path>, stop: &AtomicBool) -> Result<bool> {
+    writable(json)?;
     let (scopes, faults) = check::select(scope, false)?;
     let mut record = Record::new(&[]);
     check::run(&mut record, &scopes, &faults, scope.is_empty(), stop);
     if !scope.is_empty() {
         record.skip("model scopes and faults that --scope leaves out");
     }
-    if record.held() {
+    if record.held() && !interrupted(stop) {
         conform::run(&mut record, Vec::new(), false, stop)?;
     } else {
-        record.skip("conform (the models did not hold)");
+        record.skip("conform");
     }
-    if record.held() {
+    if record.held() && !interrupted(stop) {
         // What was checked so far is worth its report, whatever becomes of the measurements.
         if let Err(error) = bench::run(&mut record, false, false, stop) {
             record.fail(format!("bench: {error:#}"));

@@ -274,7 +274,7 @@ pub enum LoadError {
         at: usize,
     },
     /// It was refused.
-    #[error("{0}")]
+    #[error(transparent)]
     Refused(#[from] LitmusError),
 }
 
