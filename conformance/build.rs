@@ -13,7 +13,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = std::env::var("OUT_DIR")?;
     let root = Path::new(&folder).parent().ok_or("the crate lies in a workspace")?;
     for name in digest::FOLDERS.iter().chain(&digest::FILES) {
-        println!("cargo::rerun-if-changed={}", root.join(name).display());
+        // Relative: an absolute path would be that of the first checkout which built in this target folder.
+        println!("cargo::rerun-if-changed=../{name}");
     }
 
     let rustc = Command::new(std::env::var("RUSTC")?).arg("-vV").output()?;

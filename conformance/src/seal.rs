@@ -8,7 +8,10 @@
 //! 1. there is no record: nothing was verified here, or the last run failed;
 //! 2. the record can't be read, or isn't one;
 //! 3. the record is about other code: the sources were edited and rebuilt since;
-//! 4. the binary is stale: the sources on disk are no longer those that it was built from.
+//! 4. the binary is stale: the sources on disk are no longer those that it was built from;
+//! 5. the binary is not of one checkout: two checkouts shared a target folder, and cargo took for fresh in the second
+//!    what it had built for the first (the packages in `impl/under-*` have their sources outside their own folder, which
+//!    cargo remembers by absolute path). The digest would then be that of code which was never run.
 
 pub mod digest;
 
@@ -105,6 +108,19 @@ pub enum SealError {
         /// The workspace.
         root: String,
     },
+    /// A crate in the binary comes from elsewhere than the rest, or all of it from elsewhere than cargo was asked.
+    #[error(
+        "{what} in this binary was built from {found}, and not from {root}: two checkouts share one target folder. Run \
+         `cargo clean`, or give each its own (CARGO_TARGET_DIR), and then `{ADVICE}`"
+    )]
+    OtherCheckout {
+        /// The package.
+        what: &'static str,
+        /// Where it was built.
+        found: String,
+        /// The workspace that it should come from.
+        root: String,
+    },
     /// The sources are there but can't be read, so nobody knows.
     #[error("can't tell whether this binary is up to date: {source}")]
     Sources {
@@ -185,11 +201,21 @@ pub struct Place {
     pub build: Build,
     /// What was compiled in.
     pub digest: String,
+    /// The crates that the verdict is about, and the package folders that they were compiled in.
+    pub parts: Vec<(&'static str, PathBuf)>,
+    /// The workspace for which cargo runs this binary, if cargo does.
+    pub asked: Option<PathBuf>,
 }
 
 impl Place {
     /// That of the running binary.
     pub fn here() -> Place {
+        let parts = [
+            ("catcache-model", catcache_model::BUILT_IN),
+            ("shared-catcache", shared_catcache::BUILT_IN),
+            ("shared-catcache-under-shuttle", shared_catcache_under_shuttle::BUILT_IN),
+            ("shared-catcache-under-loom", shared_catcache_under_loom::BUILT_IN),
+        ];
         let build = Build {
             compiler: env!("CATCACHE_COMPILER").to_owned(),
             profile: env!("CATCACHE_PROFILE").to_owned(),
@@ -202,6 +228,28 @@ impl Place {
             root: env!("CATCACHE_ROOT").into(),
             build,
             digest: env!("CATCACHE_DIGEST").to_owned(),
+            parts: parts.map(|(name, folder)| (name, folder.into())).into(),
+            asked: std::env::var_os("CARGO_MANIFEST_DIR").and_then(|package| workspace_of(Path::new(&package))),
+        }
+    }
+
+    /// Whether the binary is of one checkout: each crate in it, and that for which cargo runs it.
+    ///
+    /// # Errors
+    /// [`SealError::OtherCheckout`].
+    pub fn of_one_checkout(&self) -> Result<(), SealError> {
+        let other = |what, found: &Path, root: &Path| {
+            let (found, root) = (found.display().to_string(), root.display().to_string());
+            Err(SealError::OtherCheckout { what, found, root })
+        };
+        for (name, folder) in &self.parts {
+            if !folder.starts_with(&self.root) {
+                return other(name, folder, &self.root);
+            }
+        }
+        match &self.asked {
+            Some(asked) if !same(asked, &self.root) => other("catcache-conformance", &self.root, asked),
+            _ => Ok(()),
         }
     }
 
@@ -209,8 +257,9 @@ impl Place {
     /// that says more stays.
     ///
     /// # Errors
-    /// The folder can't be written.
+    /// The binary is not [of one checkout](Place::of_one_checkout), or the folder can't be written.
     pub fn write(&self, seal: &Seal) -> Result<PathBuf, SealError> {
+        self.of_one_checkout()?;
         if let Ok(there) = self.read()
             && there.digest == seal.digest
             && there.form > seal.form
@@ -234,6 +283,7 @@ impl Place {
     /// # Errors
     /// Each way in which there is no trust; see the module. Cost: reads all sources once.
     pub fn check(&self) -> Result<Seal, SealError> {
+        self.of_one_checkout()?;
         self.fresh()?;
         let seal = self.read()?;
         if seal.digest != self.digest {
@@ -283,6 +333,17 @@ impl Place {
     fn stale(&self) -> SealError {
         SealError::StaleBinary { root: self.root.display().to_string() }
     }
+}
+
+/// The checkout of this project that the package folder `package` belongs to, if it does.
+fn workspace_of(package: &Path) -> Option<PathBuf> {
+    let root = package.ancestors().find(|folder| folder.join("conformance/src/seal/digest.rs").exists())?;
+    Some(root.to_owned())
+}
+
+/// Whether both paths lead to one folder. Where one can't be followed, by their text.
+fn same(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
 /// The folder of a profile's binaries, if `exe` lies in a target folder of cargo's: `target/release/catcache`,

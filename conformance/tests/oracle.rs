@@ -281,14 +281,18 @@ fn the_oracle_notices_a_cache_that_breaks_a_rule() {
         (Rule::RegisterMessage, &[Check::Acknowledged, Check::Interval, Check::DirtyRead, Check::OwnChanges]),
     ];
     for (rule, checks) in faults {
-        // Chance decides how soon it shows; never in so many runs would be a miracle.
-        let caught =
-            (0..30).find_map(|seed| match run(&Plan { fault: Some(rule), ..Plan::small(2, 2, 1_000, seed) }) {
-                Err(RunError::Violation(violation)) => Some(violation.check),
-                Err(other) => panic!("{rule:?}: {other}"),
-                Ok(_) => None,
-            });
-        let caught = caught.unwrap_or_else(|| panic!("{rule:?} was broken and nobody noticed"));
-        assert!(checks.contains(&caught), "{rule:?} was noticed by {caught:?}, not by one of {checks:?}");
+        // Chance decides how soon it shows, and which of its marks shows first: one wrong answer breaks several checks. Never
+        // one of the expected marks in so many runs would be a miracle.
+        let mut others = Vec::new();
+        let caught = (0..30).any(|seed| match run(&Plan { fault: Some(rule), ..Plan::small(2, 2, 1_000, seed) }) {
+            Err(RunError::Violation(violation)) if checks.contains(&violation.check) => true,
+            Err(RunError::Violation(violation)) => {
+                others.push(violation.check);
+                false
+            }
+            Err(other) => panic!("{rule:?}: {other}"),
+            Ok(_) => false,
+        });
+        assert!(caught, "{rule:?} was broken, and none of {checks:?} noticed; noticed by: {others:?}");
     }
 }

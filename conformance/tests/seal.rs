@@ -29,7 +29,8 @@ fn built(root: &Path) -> Place {
     let folder = root.join("target");
     fs::create_dir_all(&folder).unwrap();
     let digest = digest::digest(root, &build()).unwrap();
-    Place { file: folder.join("seal.json"), root: root.to_owned(), build: build(), digest }
+    let parts = vec![("under-loom", root.join("impl/under-loom")), ("model", root.join("model"))];
+    Place { file: folder.join("seal.json"), root: root.to_owned(), build: build(), digest, parts, asked: None }
 }
 
 fn passed() -> Vec<Passed> {
@@ -122,6 +123,27 @@ fn the_compiler_and_the_profile_belong_to_the_code() {
 }
 
 #[test]
+fn a_binary_of_two_checkouts_is_neither_sealed_nor_trusted() {
+    let (root, other) = (workspace(), workspace());
+    let whole = built(root.path());
+    let seal = Seal::at(&whole, Form::Quick, passed());
+    whole.write(&seal).unwrap();
+    let mixed = Place { parts: vec![("under-loom", other.path().join("impl/under-loom"))], ..whole.clone() };
+    let elsewhere = Place { asked: Some(other.path().to_owned()), ..whole.clone() };
+    for bad in [mixed, elsewhere] {
+        for error in [bad.check().unwrap_err(), bad.write(&seal).unwrap_err()] {
+            assert!(matches!(error, SealError::OtherCheckout { .. }), "{error}");
+            let text = error.to_string();
+            assert!(text.contains("target folder") && text.contains(other.path().to_str().unwrap()), "{text}");
+        }
+    }
+    // The same checkout by another name is the same.
+    let link = other.path().join("link");
+    std::os::unix::fs::symlink(root.path(), &link).unwrap();
+    Place { asked: Some(link), ..whole }.check().unwrap();
+}
+
+#[test]
 fn prose_hidden_files_and_build_products_do_not_count() {
     let root = workspace();
     let place = built(root.path());
@@ -188,6 +210,8 @@ fn this_very_binary_knows_its_place() {
     assert!(exe.starts_with(here.file.parent().unwrap()), "{} is not beside {}", here.file.display(), exe.display());
     assert_eq!(here.digest.len(), 64);
     assert!(here.root.join("conformance/build.rs").exists());
+    here.of_one_checkout().unwrap();
+    assert_eq!(here.asked.as_deref(), Some(here.root.as_path()), "cargo says for whom it runs this test");
     // The sources may have been edited since this test was built; then, and only then, the digests differ.
     match here.check() {
         Ok(seal) => assert_eq!(seal.digest, here.digest),

@@ -79,6 +79,11 @@ pub mod shared;
 mod stats;
 pub mod sync;
 
+/// The package folder in which this was compiled. The same source is compiled in three of them; whoever vouches for a build
+/// must know that all are of one checkout.
+#[doc(hidden)]
+pub const BUILT_IN: &str = env!("CARGO_MANIFEST_DIR");
+
 pub use error::Error;
 pub use key::{CACHES_MAX, KEY_BYTES_MAX, Key, OwnedKey};
 pub use probe::{EntryAt, Level, LocalImage, PrivateImage, Probe, Rule, Seen, StampValue, Step};

@@ -12,3 +12,7 @@ pub mod coherence;
 pub mod coverage;
 pub mod diagram;
 pub mod graph;
+
+/// The package folder in which this was compiled, for whoever vouches for a build.
+#[doc(hidden)]
+pub const BUILT_IN: &str = env!("CARGO_MANIFEST_DIR");
