@@ -13,7 +13,7 @@ use super::local_view::{Entries, Kind, Local, LocalView};
 use super::ring::{Accepted, Message, Ring};
 use super::{BackendStats, Invalidation, LOCAL_LIMIT_DEFAULT};
 use crate::error::Error;
-use crate::key::Key;
+use crate::key::{Key, Packed};
 use crate::probe::{EntryAt, LocalImage, PrivateImage, Probe, Rule};
 use crate::shared::{Publication, Reference, Shared, Token};
 use crate::sync::MODELLED;
@@ -58,7 +58,7 @@ impl Entries for Shared {
     }
 
     #[inline(always)]
-    fn row_if(&self, reference: u32, key: &Key<'_>) -> Option<Option<&[u8]>> {
+    fn row_if(&self, reference: u32, key: Packed<'_>) -> Option<Option<&[u8]>> {
         Shared::row_if(self, reference, key)
     }
 }

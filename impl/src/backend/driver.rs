@@ -8,7 +8,7 @@ use super::local_view::Local;
 use super::ring::Message;
 use super::{Catalog, CommitError, LookupError};
 use crate::error::Error;
-use crate::key::Key;
+use crate::key::{Key, Packed};
 use crate::probe::{Probe, Rule, Seen, Step};
 use crate::shared::Token;
 
@@ -27,9 +27,16 @@ pub(super) struct Driver<C: Catalog, P: Probe> {
 
 impl<C: Catalog, P: Probe> Driver<C, P> {
     /// See [`Backend::lookup`](super::Backend::lookup): the rest of it, for what is not the first of its hash in the local view.
+    /// The parts of the key are those of [`Packed`].
     #[cold]
     #[inline(never)]
-    pub(super) fn lookup_beyond(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, LookupError<C::Error>> {
+    pub(super) fn lookup_beyond(
+        &mut self,
+        name: u64,
+        hash: u32,
+        bytes: &[u8],
+    ) -> Result<Option<&[u8]>, LookupError<C::Error>> {
+        let key = &Packed { name, hash, bytes }.unpack();
         if let Some(found) = self.core.local.find(&self.core.shared, key) {
             self.core.probe.before(Step::LocalHit);
             let row = self.core.row(found);

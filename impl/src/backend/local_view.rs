@@ -22,7 +22,7 @@
 //! * L3. At least three eighths of the slots are empty, so every walk ends.
 //! * L4. A private entry is reached from exactly one slot.
 
-use crate::key::Key;
+use crate::key::{Key, Packed};
 use crate::sync::MODELLED;
 use std::num::NonZeroU32;
 
@@ -33,7 +33,7 @@ pub(super) trait Entries {
 
     /// The row (`None`: there is no such row), if the entry at `reference` is the one of `key`, whose hash is known to be
     /// equal; else `None`.
-    fn row_if(&self, reference: u32, key: &Key<'_>) -> Option<Option<&[u8]>>;
+    fn row_if(&self, reference: u32, key: Packed<'_>) -> Option<Option<&[u8]>>;
 }
 
 /// An occupied slot's lower half: where the entry is. Copied freely; it is good until the entry is dropped.
@@ -158,7 +158,7 @@ impl LocalView {
     /// lookup. No allocation, no atomic operation, nothing written; the row is borrowed from the segment alone, not from
     /// the view. `None` says nothing: ask [`LocalView::find`].
     #[inline(always)]
-    pub(super) fn find_first<'a>(&self, entries: &'a impl Entries, key: &Key<'_>) -> Option<Option<&'a [u8]>> {
+    pub(super) fn find_first<'a>(&self, entries: &'a impl Entries, key: Packed<'_>) -> Option<Option<&'a [u8]>> {
         let mut at = self.home(key.hash);
         loop {
             let slot = self.slots[at & self.mask()];
@@ -181,7 +181,7 @@ impl LocalView {
             let local = NonZeroU32::new(slot as u32).map(Local)?;
             if hash_of(slot) == key.hash {
                 let found = match local.kind() {
-                    Kind::Shared(reference) => entries.row_if(reference, key).is_some(),
+                    Kind::Shared(reference) => entries.row_if(reference, Packed::new(key)).is_some(),
                     Kind::Private(index) => self.is_private(index, key),
                 };
                 if found {
@@ -422,9 +422,9 @@ mod tests {
         }
 
         /// Its row is its key.
-        fn row_if(&self, reference: u32, key: &Key<'_>) -> Option<Option<&[u8]>> {
+        fn row_if(&self, reference: u32, key: Packed<'_>) -> Option<Option<&[u8]>> {
             let own = self.key_of(reference);
-            (own == *key).then_some(Some(own.bytes))
+            (own == key.unpack()).then_some(Some(own.bytes))
         }
     }
 
@@ -459,7 +459,9 @@ mod tests {
                 Some(None) => {
                     assert_eq!(found.map(Local::kind), Some(Kind::Shared(n)));
                     // The short cut may miss, but not err.
-                    let row = view.find_first(segment, &segment.key_of(n)).unwrap_or(Some(segment.key_of(n).bytes));
+                    let row = view
+                        .find_first(segment, Packed::new(&segment.key_of(n)))
+                        .unwrap_or(Some(segment.key_of(n).bytes));
                     assert_eq!(row, Some(&n.wrapping_sub(1).to_le_bytes()[..]));
                 }
                 Some(Some(row)) => {

@@ -84,7 +84,7 @@ mod ring;
 
 use self::core::Core;
 use crate::error::Error;
-use crate::key::Key;
+use crate::key::{Key, Packed};
 use crate::probe::{Probe, Rule, Seen, Step};
 use crate::shared::Shared;
 use crate::sync::{MODELLED, panicking};
@@ -238,6 +238,7 @@ impl<C: Catalog, P: Probe> Backend<C, P> {
     // Always inlined: a hit is some 60 instructions, a call of this signature costs a dozen more.
     #[inline(always)]
     pub fn lookup(&mut self, key: &Key<'_>) -> Result<Option<&[u8]>, LookupError<C::Error>> {
+        let key = Packed::new(key);
         let driver = &mut self.driver;
         driver.core.stats.lookups += 1;
         if let Some(row) = driver.core.local.find_first(&self.shared, key) {
@@ -245,7 +246,11 @@ impl<C: Catalog, P: Probe> Backend<C, P> {
             driver.core.probe.took(Step::LocalHit, Seen::Row { present: row.is_some() });
             return Ok(row);
         }
-        driver.lookup_beyond(key)
+        // The key goes in parts and the answer is put together anew: so neither need be in memory on a hit.
+        match driver.lookup_beyond(key.name, key.hash, key.bytes) {
+            Ok(row) => Ok(row),
+            Err(error) => Err(error),
+        }
     }
 
     /// Accepts the pending messages: everything that they name leaves the local view, and the next lookups reflect what

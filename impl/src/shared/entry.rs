@@ -22,8 +22,8 @@
 //! A free slot has a word of 0, and the slab's link in unit 1.
 
 use super::arena::Arena;
-use super::segment::{At, ENTRY_HEADER, UNIT_BYTES};
-use crate::key::Key;
+use super::segment::{At, ENTRY_HEADER, ROW_BYTES_MAX, UNIT_BYTES};
+use crate::key::{Key, Packed, name_of};
 use crate::sync::Ordering;
 
 pub(crate) const WORD: u32 = 0;
@@ -35,6 +35,10 @@ const LINKED: u64 = 1 << 63;
 const HOT: u64 = 1 << 62;
 const REFERENCES: u64 = u32::MAX as u64;
 const TOKEN_BITS: u32 = 48;
+
+/// Bits of the row's length plus one.
+const ROW_FIELD: u64 = 0x1_ffff;
+const _: () = assert!((ROW_BYTES_MAX as u64) < ROW_FIELD);
 
 /// Greatest token, and greatest mark: 2^48 - 1 closes.
 pub(crate) const TOKEN_MAX: u64 = (1 << TOKEN_BITS) - 1;
@@ -116,7 +120,7 @@ struct Name(u64);
 impl Name {
     fn new(database: u32, cache: u8, row_bytes: Option<usize>) -> Name {
         let row = row_bytes.map_or(0, |bytes| bytes as u64 + 1);
-        Name(u64::from(database) << 32 | u64::from(cache) << 24 | row)
+        Name(name_of(database, cache) | row)
     }
 
     #[inline]
@@ -132,6 +136,14 @@ impl Name {
     #[inline]
     fn row_bytes(self) -> Option<usize> {
         (self.0 as usize & 0x00ff_ffff).checked_sub(1)
+    }
+
+    /// The row's length plus one, 0 for no row, if `name` is that of database and cache. One comparison, which refuses a length
+    /// of more bits than lengths have as well: a damaged entry is another key's.
+    #[inline(always)]
+    fn row_field_if(self, name: u64) -> Option<u32> {
+        let rest = self.0 ^ name;
+        (rest <= ROW_FIELD).then_some(rest as u32)
     }
 
     /// Database and cache alone.
@@ -232,19 +244,18 @@ impl<'a> Entry<'a> {
     }
 
     /// The row, if the entry bears this key, whose hash has been compared: a hit in a local view, where each instruction
-    /// counts. Each unit of the header is read once. `None`: another key. Legal while the entry is referenced.
+    /// counts. Each unit of the header is read once, and bounds are checked twice: for the header, and for key and row
+    /// together. `None`: another key. Legal while the entry is referenced.
     #[inline(always)]
-    pub(crate) fn row_if(self, key: &Key<'_>) -> Option<Option<&'a [u8]>> {
-        let [token, name] = self.arena.get_two(self.at, [TOKEN, NAME]);
-        let name = Name(name);
-        if name.of() != Name::new(key.database, key.cache, None).of() || token >> TOKEN_BITS != key.bytes.len() as u64 {
+    pub(crate) fn row_if(self, key: Packed<'_>) -> Option<Option<&'a [u8]>> {
+        let slot = self.arena.slot(self.at);
+        let row_field = Name(slot.unit(NAME)).row_field_if(key.name)?;
+        let key_bytes = (slot.unit(TOKEN) >> TOKEN_BITS) as u16;
+        if usize::from(key_bytes) != key.bytes.len() {
             return None;
         }
-        let padded = key.bytes.len().next_multiple_of(UNIT_BYTES as usize);
-        let row = name.row_bytes();
-        let content = self.arena.read(self.at + ENTRY_HEADER, padded + row.unwrap_or(0));
-        let (own, rest) = content.split_at_checked(padded)?;
-        same(own.get(..key.bytes.len())?, key.bytes).then_some(row.map(|_| rest))
+        let (own, row) = slot.content(key_bytes, row_field);
+        same(own, key.bytes).then_some(row)
     }
 
     /// Links a filled slot, with one reference for the publisher. Under the partition's exclusive lock (E2).
@@ -373,7 +384,6 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::key::KEY_BYTES_MAX;
-    use crate::shared::segment::ROW_BYTES_MAX;
 
     /// Every length up to 40, every position of a difference.
     #[test]
@@ -405,6 +415,18 @@ mod tests {
                     let unit = Name::new(database, cache, row);
                     assert_eq!((unit.database(), unit.cache(), unit.row_bytes()), (database, cache, row));
                 }
+            }
+        }
+    }
+
+    /// A bit of the name that differs is another key; a bit between cache and length never is set, so it is another key too.
+    #[test]
+    fn a_name_is_met_only_by_database_and_cache() {
+        for row in [None, Some(0), Some(1), Some(ROW_BYTES_MAX)] {
+            let (unit, name) = (Name::new(5, 7, row), name_of(5, 7));
+            assert_eq!(unit.row_field_if(name), Some(row.map_or(0, |bytes| bytes as u32 + 1)));
+            for bit in 17..64 {
+                assert_eq!(Name(unit.0 ^ 1 << bit).row_field_if(name), None, "bit {bit}");
             }
         }
     }

@@ -33,7 +33,7 @@ pub use segment::{
 pub use stamp::OPEN_MAX;
 
 use crate::error::Error;
-use crate::key::{Key, OwnedKey};
+use crate::key::{Key, OwnedKey, Packed};
 use crate::probe::{EntryAt, Level, Probe, StampValue};
 use crate::stats::Stats;
 use crate::sync::{Arc, MODELLED, panicking};
@@ -278,7 +278,7 @@ impl Shared {
 
     /// The row, if the entry of a reference that is held bears this key, whose hash has been compared.
     #[inline(always)]
-    pub(crate) fn row_if(&self, raw: u32, key: &Key<'_>) -> Option<Option<&[u8]>> {
+    pub(crate) fn row_if(&self, raw: u32, key: Packed<'_>) -> Option<Option<&[u8]>> {
         self.table.entry(At(raw)).row_if(key)
     }
 

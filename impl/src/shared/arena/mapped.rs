@@ -30,6 +30,9 @@ use std::time::Duration;
 /// How long a lock of the segment is waited for, all in all, before the caller goes private.
 const PATIENCE: Duration = Duration::from_millis(100);
 
+/// Bytes of an entry's header.
+const HEADER_BYTES: u64 = ENTRY_HEADER as u64 * UNIT_BYTES as u64;
+
 type RawLock = lock::RwLock<TestFutex>;
 
 /// The segment.
@@ -38,6 +41,8 @@ pub(crate) struct Arena {
     layout: Layout,
     /// The mapping's first byte.
     base: *mut u8,
+    /// The mapping's length in bytes, a multiple of a unit, and one more: what ends before it is inside.
+    limit: u64,
     /// Who writes into lock words.
     owner: u32,
     /// The file to be removed at the end, if it is ours.
@@ -107,7 +112,8 @@ impl Arena {
         let bytes = usize_of(layout.bytes(), Path::new("(anonymous)"))?;
         let mut map = MmapOptions::new().len(bytes).map_anon().map_err(refused)?;
         let base = map.as_mut_ptr();
-        let arena = Arena { layout, base, owner: owner(), unlink: None, _map: Mapping::Anonymous(map) };
+        let limit = bytes as u64 + 1;
+        let arena = Arena { layout, base, limit, owner: owner(), unlink: None, _map: Mapping::Anonymous(map) };
         arena.write_header();
         Ok(arena)
     }
@@ -192,7 +198,8 @@ impl Arena {
         let bytes = usize_of(layout.bytes(), path)?;
         let map = MmapOptions::new().len(bytes).map_raw(file).map_err(|error| refused("map", path, error))?;
         let base = map.as_mut_ptr();
-        Ok(Arena { layout, base, owner: owner(), unlink: None, _map: Mapping::File(map) })
+        let limit = bytes as u64 + 1;
+        Ok(Arena { layout, base, limit, owner: owner(), unlink: None, _map: Mapping::File(map) })
     }
 
     fn write_header(&self) {
@@ -247,17 +254,12 @@ impl Arena {
         self.word(at).store(value, Ordering::Relaxed);
     }
 
-    /// Two units of an entry's header: checked together.
+    /// The slot of an entry that is referenced, or whose chain is locked: checked once for the whole header.
     #[inline(always)]
-    pub(crate) fn get_two(&self, at: At, offsets: [u32; 2]) -> [u64; 2] {
-        let base = self.address(at, ENTRY_HEADER);
-        offsets.map(|offset| {
-            assert!(offset < ENTRY_HEADER, "not a unit of the header");
-            // SAFETY: in bounds by `address` and the line above; aligned, as in `word`.
-            let word = unsafe { AtomicU64::from_ptr(base.add(offset as usize * UNIT_BYTES as usize).cast()) };
-            // Relaxed: as in `get`.
-            word.load(Ordering::Relaxed)
-        })
+    pub(crate) fn slot(&self, at: At) -> Slot<'_> {
+        let content = u64::from(at.0) * u64::from(UNIT_BYTES) + HEADER_BYTES;
+        assert!(content < self.limit, "outside the segment: the segment was damaged by another process");
+        Slot { arena: self, content }
     }
 
     /// Plain data, whoever may be writing it: a hint.
@@ -275,10 +277,9 @@ impl Arena {
     /// Bytes of a slot that is referenced, or whose chain is locked.
     #[inline(always)]
     pub(crate) fn read(&self, at: At, bytes: usize) -> &[u8] {
-        // In bytes, not in units: rounding would cost a local hit more than the rest of the check.
+        // In bytes, not in units: to round would cost more than the rest of the check.
         let begin = u64::from(at.0) * u64::from(UNIT_BYTES);
-        let limit = u64::from(self.layout.units) * u64::from(UNIT_BYTES);
-        assert!(begin + bytes as u64 <= limit, "outside the segment: the segment was damaged by another process");
+        assert!(begin + (bytes as u64) < self.limit, "outside the segment: the segment was damaged by another process");
         // SAFETY: both ends are within the mapping by the line above (M1); the sum does not wrap, for lengths come from 24
         // bits or from slices. Nobody writes the bytes while the slice lives (M3).
         unsafe { std::slice::from_raw_parts(self.base.add(begin as usize), bytes) }
@@ -347,6 +348,54 @@ impl Arena {
     }
 }
 
+/// An entry's slot, whose header lies within the segment. What is behind the header is checked when it is read.
+///
+/// A hit in a local view goes through here: two comparisons with the mapping's end, whatever the header says. They are of
+/// bytes: to round to units would cost more than to compare.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot<'a> {
+    arena: &'a Arena,
+    /// Where the header ends: bytes from `base`, a multiple of a unit, not less than the header's and within the mapping.
+    content: u64,
+}
+
+impl<'a> Slot<'a> {
+    /// A unit of the header.
+    #[inline(always)]
+    pub(crate) fn unit(self, offset: u32) -> u64 {
+        assert!(offset < ENTRY_HEADER, "not a unit of the header");
+        let begin = self.content - HEADER_BYTES + u64::from(offset) * u64::from(UNIT_BYTES);
+        // SAFETY: within the header by the assertion, hence within the mapping (`content`, M1); aligned, as in `word`, since
+        // all terms are multiples of a unit; only atomics are ever made of a unit that is used as a word (M2).
+        let word = unsafe { AtomicU64::from_ptr(self.arena.base.add(begin as usize).cast()) };
+        // Relaxed: as in `get`.
+        word.load(Ordering::Relaxed)
+    }
+
+    /// The key and the row, which lie behind the header in this order, the key padded to units. `row_field` is the row's
+    /// length plus one; 0: there is no row.
+    #[inline(always)]
+    pub(crate) fn content(self, key_bytes: u16, row_field: u32) -> (&'a [u8], Option<&'a [u8]>) {
+        // `next_multiple_of` would be three instructions more.
+        let padding = u64::from(UNIT_BYTES) - 1;
+        let row = self.content + ((u64::from(key_bytes) + padding) & !padding);
+        // One more than the row's end; sums of so short numbers don't wrap.
+        let end = row + u64::from(row_field);
+        assert!(end <= self.arena.limit, "outside the segment: the segment was damaged by another process");
+        // SAFETY: the key begins at `content` and ends at `row` at the latest, which is within the mapping (M1): by the line
+        // above it is at most one byte behind the mapping's end, and both are multiples of a unit. Nobody writes the bytes
+        // while the slice lives (M3).
+        let key = unsafe { std::slice::from_raw_parts(self.arena.base.add(self.content as usize), key_bytes.into()) };
+        if row_field == 0 {
+            std::hint::cold_path();
+            return (key, None);
+        }
+        let row_bytes = row_field as usize - 1;
+        // SAFETY: it ends at `end - 1`, which is within the mapping by the assertion (M1); else as above.
+        (key, Some(unsafe { std::slice::from_raw_parts(self.arena.base.add(row as usize), row_bytes) }))
+    }
+}
+
 /// Where a lock is.
 #[inline]
 fn lock_at(layout: &Layout, which: LockAt) -> At {
@@ -409,5 +458,54 @@ fn explain(bad: BadHeader, path: &Path, found_bytes: u64) -> Error {
         BadHeader::NotReady => Error::NotReady { path },
         BadHeader::Size { expected } => Error::Size { path, found: found_bytes, expected },
         BadHeader::Damaged(reason) => Error::Damaged { path, reason },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::segment::Config;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    const UNIT: u32 = UNIT_BYTES;
+
+    /// The lengths of key and row as they are read, or the panic's message.
+    fn lengths(arena: &Arena, at: At, key_bytes: u16, row_field: u32) -> Result<(usize, Option<usize>), String> {
+        catch_unwind(AssertUnwindSafe(|| {
+            let (key, row) = arena.slot(at).content(key_bytes, row_field);
+            (key.len(), row.map(<[u8]>::len))
+        }))
+        .map_err(|panic| panic.downcast_ref::<&str>().map_or(String::new(), |said| (*said).to_owned()))
+    }
+
+    /// What another process may have written into a header, at the end of the segment: there each byte too many shows.
+    #[test]
+    fn whatever_lengths_a_header_has_nothing_outside_is_read() {
+        let layout = Layout::new(&Config::tiny()).unwrap();
+        let end = At(layout.units);
+        let arena = Arena::anonymous(layout).unwrap();
+        let before = |units: u32| At(end.0 - ENTRY_HEADER - units);
+
+        assert_eq!(lengths(&arena, before(0), 0, 0), Ok((0, None)));
+        assert_eq!(lengths(&arena, before(0), 0, 1), Ok((0, Some(0))));
+        assert_eq!(lengths(&arena, before(1), 8, 0), Ok((8, None)));
+        assert_eq!(lengths(&arena, before(2), 3, UNIT + 1), Ok((3, Some(8))));
+        assert_eq!(lengths(&arena, before(2), 9, 1), Ok((9, Some(0))));
+
+        let outside = |at, key_bytes, row_field| {
+            let said = lengths(&arena, at, key_bytes, row_field).unwrap_err();
+            assert_eq!(said, "outside the segment: the segment was damaged by another process");
+        };
+        outside(before(0), 0, 2);
+        outside(before(0), 1, 0);
+        outside(before(1), 9, 0);
+        outside(before(2), 3, UNIT + 2);
+        outside(before(2), 9, 2);
+        outside(before(1), u16::MAX, u32::MAX);
+        outside(At(0), 0, u32::MAX);
+        // Headers that don't fit.
+        outside(At(end.0 - ENTRY_HEADER + 1), 0, 0);
+        outside(end, 0, 0);
+        outside(At(u32::MAX), u16::MAX, u32::MAX);
     }
 }

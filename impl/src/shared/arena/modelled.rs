@@ -315,9 +315,9 @@ impl Arena {
         unsafe { *self.plain[at.0 as usize].get() = value }
     }
 
-    /// Two units of an entry's header.
-    pub(crate) fn get_two(&self, at: At, offsets: [u32; 2]) -> [u64; 2] {
-        offsets.map(|offset| self.get(at + offset))
+    /// The slot of an entry that is referenced, or whose chain is locked.
+    pub(crate) fn slot(&self, at: At) -> Slot<'_> {
+        Slot { arena: self, at }
     }
 
     /// Plain data, whoever may be writing it: a hint.
@@ -401,6 +401,30 @@ impl Arena {
     /// Where the ring is.
     pub(crate) fn ring(&self) -> RingArea {
         self.layout.ring()
+    }
+}
+
+/// An entry's slot.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot<'a> {
+    arena: &'a Arena,
+    at: At,
+}
+
+impl<'a> Slot<'a> {
+    /// A unit of the header.
+    pub(crate) fn unit(self, offset: u32) -> u64 {
+        assert!(offset < ENTRY_HEADER, "not a unit of the header");
+        self.arena.get(self.at + offset)
+    }
+
+    /// The key and the row, which lie behind the header in this order, the key padded to units. `row_field` is the row's
+    /// length plus one; 0: there is no row.
+    pub(crate) fn content(self, key_bytes: u16, row_field: u32) -> (&'a [u8], Option<&'a [u8]>) {
+        let key = self.at + ENTRY_HEADER;
+        let row = key + u32::from(key_bytes).div_ceil(UNIT_BYTES);
+        let row_bytes = row_field.checked_sub(1);
+        (self.arena.read(key, key_bytes.into()), row_bytes.map(|bytes| self.arena.read(row, bytes as usize)))
     }
 }
 
