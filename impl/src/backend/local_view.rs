@@ -10,9 +10,10 @@
 //!    `----------------^--^-------------------'      p = 1: index into the side table of private entries
 //! ```
 //!
-//! A slot of zero is empty; an offset is never zero (the segment begins with its header). The key is compared with the
-//! one that lies in the entry itself, so a touched entry costs its backend 13 to 26 bytes, and at most 39 at the moment
-//! of growth, where a private cache pays for key, row and links.
+//! An empty slot is all ones, which looks like a private entry that never is: so one comparison tells whether a slot
+//! has a hash *and* names a shared entry. The key is compared with the one that lies in the entry itself, so a touched
+//! entry costs its backend 13 to 26 bytes, and at most 39 at the moment of growth, where a private cache pays for key,
+//! row and links.
 //!
 //! Invariants
 //!
@@ -23,8 +24,8 @@
 //! * L4. A private entry is reached from exactly one slot.
 
 use crate::key::{Key, Packed};
+use crate::shared::SEGMENT_BYTES_MAX;
 use crate::sync::MODELLED;
-use std::num::NonZeroU32;
 
 /// Reads the shared entries that the view holds references to.
 pub(super) trait Entries {
@@ -38,7 +39,7 @@ pub(super) trait Entries {
 
 /// An occupied slot's lower half: where the entry is. Copied freely; it is good until the entry is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Local(NonZeroU32);
+pub(super) struct Local(u32);
 
 /// The two kinds of entries that a slot can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,19 +56,20 @@ impl Local {
 
     #[inline(always)]
     pub(super) fn kind(self) -> Kind {
-        let bits = self.0.get();
-        // Written so that it compiles to a test of the sign.
+        let Local(bits) = self;
         if bits & Self::PRIVATE == 0 { Kind::Shared(bits) } else { Kind::Private(bits & !Self::PRIVATE) }
     }
 
     fn shared(reference: u32) -> Local {
-        assert!(reference & Self::PRIVATE == 0, "an offset of {reference} units does not fit into 31 bits");
-        Local(NonZeroU32::new(reference).expect("offset 0 is the segment's header, never an entry"))
+        assert!(u64::from(reference) < OFFSETS, "an offset of {reference} units is outside of any segment");
+        assert!(reference != 0, "offset 0 is the segment's header, never an entry");
+        Local(reference)
     }
 
     fn private(index: u32) -> Local {
-        assert!(index & Self::PRIVATE == 0, "more than 2^31 private entries in one backend");
-        Local(NonZeroU32::new(index | Self::PRIVATE).expect("the top bit is set"))
+        // One less than there are numbers: that of an empty slot is none of them.
+        assert!(index < Self::PRIVATE - 1, "more than 2^31 - 1 private entries in one backend");
+        Local(index | Self::PRIVATE)
     }
 }
 
@@ -80,14 +82,23 @@ pub(super) struct Private {
     row: Option<Box<[u8]>>,
 }
 
-const EMPTY: u64 = 0;
+/// Looks like a private entry, of an index that none has (`Local::private`).
+const EMPTY: u64 = u64::MAX;
+/// All offsets are less, by the size of the largest segment. To compare with 2^31 would take a register more.
+const OFFSETS: u64 = (1 << 31) - 1;
+const _: () = assert!(SEGMENT_BYTES_MAX / 8 <= OFFSETS);
 /// Slots of an empty view: one cache line.
 const LEAST_BITS: u32 = 3;
 /// More would not be addressed by 31-bit indices.
 const MOST_BITS: u32 = 31;
 
 fn slot(hash: u32, local: Local) -> u64 {
-    u64::from(hash) << 32 | u64::from(local.0.get())
+    u64::from(hash) << 32 | u64::from(local.0)
+}
+
+/// What an occupied slot names.
+fn local_of(slot: u64) -> Option<Local> {
+    (slot != EMPTY).then_some(Local(slot as u32))
 }
 
 #[inline(always)]
@@ -154,22 +165,25 @@ impl LocalView {
         self.slots.len() - 1
     }
 
-    /// The row of `key`, if the first slot with its hash names the shared entry of that key: the way of nearly every
+    /// The row of `key`, if the first shared entry with its hash is that of the key: the way of nearly every
     /// lookup. No allocation, no atomic operation, nothing written; the row is borrowed from the segment alone, not from
     /// the view. `None` says nothing: ask [`LocalView::find`].
     #[inline(always)]
     pub(super) fn find_first<'a>(&self, entries: &'a impl Entries, key: Packed<'_>) -> Option<Option<&'a [u8]>> {
         let mut at = self.home(key.hash);
+        // There are as many slots as homes, so it is there.
+        let mut slot = *self.slots.get(at)?;
         loop {
-            let slot = self.slots[at & self.mask()];
-            if hash_of(slot) == key.hash {
-                // Negative: a private entry. Zero: an empty slot, whose hash is 0.
-                return if slot as i32 > 0 { entries.row_if(slot as u32, key) } else { None };
+            // Small only if the hash is the same, and what is left is the offset of a shared entry.
+            let rest = slot ^ u64::from(key.hash) << 32;
+            if rest < OFFSETS {
+                return entries.row_if(rest as u32, key);
             }
             if slot == EMPTY {
                 return None;
             }
             at += 1;
+            slot = self.slots[at & self.mask()];
         }
     }
 
@@ -178,7 +192,7 @@ impl LocalView {
         let mut at = self.home(key.hash);
         loop {
             let slot = self.slots[at & self.mask()];
-            let local = NonZeroU32::new(slot as u32).map(Local)?;
+            let local = local_of(slot)?;
             if hash_of(slot) == key.hash {
                 let found = match local.kind() {
                     Kind::Shared(reference) => entries.row_if(reference, Packed::new(key)).is_some(),
@@ -220,7 +234,7 @@ impl LocalView {
 
     /// All entries with their hashes, in the order of the slots.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, Local)> + '_ {
-        self.slots.iter().filter_map(|&slot| Some((hash_of(slot), Local(NonZeroU32::new(slot as u32)?))))
+        self.slots.iter().filter_map(|&slot| Some((hash_of(slot), local_of(slot)?)))
     }
 
     /// Takes over one reference to the shared entry of `key`, which is not in the view. Amortised O(1).
@@ -301,7 +315,7 @@ impl LocalView {
     /// Empties the slot at `hole` and closes the gap (L2). References go to `dropped`, to be released by the caller;
     /// private entries are freed.
     fn remove(&mut self, mut hole: usize, dropped: &mut Vec<u32>) {
-        let local = Local(NonZeroU32::new(self.slots[hole] as u32).expect("an occupied slot"));
+        let local = local_of(self.slots[hole]).expect("an occupied slot");
         match local.kind() {
             Kind::Shared(reference) => dropped.push(reference),
             Kind::Private(index) => {
@@ -343,7 +357,7 @@ impl LocalView {
         let mut at = self.home(hash) & mask;
         loop {
             let slot = self.slots[at];
-            let Some(local) = NonZeroU32::new(slot as u32).map(Local) else { return };
+            let Some(local) = local_of(slot) else { return };
             if hash_of(slot) == hash {
                 let key = self.key_at(entries, hash, local);
                 if key.database == database && key.cache == cache {
@@ -397,7 +411,7 @@ impl LocalView {
         for step in 0..self.slots.len() {
             let at = (start + step) & mask;
             // A removal shifts the next entry into this slot; it ends because each turn removes one.
-            while let Some(local) = NonZeroU32::new(self.slots[at] as u32).map(Local)
+            while let Some(local) = local_of(self.slots[at])
                 && goes(self, local)
             {
                 self.remove(at, dropped);
