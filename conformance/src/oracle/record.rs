@@ -217,7 +217,7 @@ impl Recorded {
     pub fn read(&mut self, key: u32) -> Result<(), MemoryError> {
         self.recorder.begin();
         let begun = self.recorder.tickets.draw();
-        let bytes = key.to_le_bytes();
+        let bytes = bytes_of(key, self.hashes);
         let row = self.backend.lookup(&key_of(key, self.hashes, &bytes));
         let ended = self.recorder.tickets.draw();
         let answer = match row {
@@ -265,7 +265,7 @@ impl Recorded {
     pub fn write(&mut self, key: u32, row: bool) -> Result<bool, WriteError> {
         self.serial += 1;
         let write = WriteId { backend: self.number, serial: self.serial };
-        let bytes = key.to_le_bytes();
+        let bytes = bytes_of(key, self.hashes);
         let of = key_of(key, self.hashes, &bytes);
         let written = match row {
             true => self.backend.put(&of, &encode(key, write)),
@@ -315,14 +315,47 @@ impl Recorded {
 /// All backends of a history are of this database.
 const DATABASE: u32 = 5;
 
+/// What a key of the upper half does not share with its twin, which has the same hash.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Differs {
+    /// The columns alone.
+    Columns,
+    /// The database alone: it is of a catalog that all databases share.
+    Database,
+    /// The cache alone.
+    Cache,
+}
+
+/// The twin of `key` in the lower half of the keys, and in what they differ: `None` for the lower half itself.
+fn twin(key: u32, hashes: u32) -> (u32, Option<Differs>) {
+    let lower = key % hashes;
+    let differs = [Differs::Columns, Differs::Database, Differs::Cache][lower as usize % 3];
+    (lower, (key != lower).then_some(differs))
+}
+
+/// The key's columns.
+fn bytes_of(key: u32, hashes: u32) -> [u8; 4] {
+    match twin(key, hashes) {
+        (_, None | Some(Differs::Columns)) => key,
+        (lower, Some(Differs::Database | Differs::Cache)) => lower,
+    }
+    .to_le_bytes()
+}
+
 /// The key as the cache has it: `hashes` different hashes, so that larger numbers collide with smaller ones.
-pub(super) fn key_of(key: u32, hashes: u32, bytes: &[u8; 4]) -> Key<'_> {
-    Key { database: DATABASE, cache: 3, hash: (key % hashes).wrapping_mul(0x9E37_79B1), bytes }
+fn key_of(key: u32, hashes: u32, bytes: &[u8; 4]) -> Key<'_> {
+    let (lower, differs) = twin(key, hashes);
+    Key {
+        database: if differs == Some(Differs::Database) { 0 } else { DATABASE },
+        cache: if differs == Some(Differs::Cache) { 4 } else { 3 },
+        hash: lower.wrapping_mul(0x9E37_79B1),
+        bytes,
+    }
 }
 
 /// Puts the first row of `key` into the catalog.
 pub(super) fn fill(catalog: &MemoryCatalog, key: u32, hashes: u32, toasted: bool) {
-    let bytes = key.to_le_bytes();
+    let bytes = bytes_of(key, hashes);
     let of = key_of(key, hashes, &bytes);
     catalog.fill(&of, &encode(key, WriteId::FIRST));
     if toasted {

@@ -18,7 +18,7 @@ pub struct Plan {
     pub readers: u32,
     /// Backends that write, and read in between.
     pub writers: u32,
-    /// Keys; the upper half has the hashes of the lower half.
+    /// Keys; the upper half has the hashes of the lower half, and differs from it in columns, database or cache alone.
     pub keys: u32,
     /// Rounds of each backend: a few reads, or a transaction.
     pub rounds: u32,
