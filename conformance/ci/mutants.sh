@@ -248,6 +248,9 @@ The first word says which list, then: check, file, name. Below, the line as it i
 @ lines conform shared/entry.rs key-without-database
 -         if name.of() != Name::new(key.database, key.cache, None).of() {
 +         if name.cache() != key.cache {
+@ lines conform shared/entry.rs hit-of-any-database
+-         (rest <= ROW_FIELD).then_some(rest as u32)
++         (u64::from(rest as u32) <= ROW_FIELD).then_some(rest as u32)
 @ lines conform backend/driver.rs doomed-load-kept
 -             if doomed {
 +             if doomed && !present {
