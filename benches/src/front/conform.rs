@@ -141,7 +141,8 @@ pub fn pin(chosen: &[Litmus]) -> Result<bool> {
     let mut files = Vec::new();
     for text in texts {
         let file = Prepared::new(text).map_err(|e| anyhow!(e))?;
-        let bound = file.loom_bound();
+        // A bound that was chosen stays: it may have been raised by hand.
+        let bound = pins.litmus.get(&file.litmus.name).map_or_else(|| file.loom_bound(), |pin| pin.loom_bound);
         let verdict = file.run(Form::Quick, Some(&suite::Pin { loom_bound: bound, ..suite::Pin::default() }));
         match verdict.failure.filter(|e| !e.starts_with("its counts have changed")) {
             Some(failure) => {

@@ -284,13 +284,7 @@ impl Actor {
 /// Runs the actors as threads of this build, and waits for all.
 pub fn run(actors: Vec<Actor>) -> Result<(), String> {
     let threads: Vec<_> = actors.into_iter().map(|actor| thread::spawn(move || actor.run())).collect();
-    let mut failed = false;
-    for thread in threads {
-        match thread.join() {
-            // Detaching takes steps of its own, which belong to no program: the backends are left as they are.
-            Ok(actor) => std::mem::forget(actor),
-            Err(_) => failed = true,
-        }
-    }
-    if failed { Err("a backend panicked".into()) } else { Ok(()) }
+    // They detach when all have ended: that takes steps of its own, which belong to no program and are not reported.
+    let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+    if ended.iter().any(Result::is_err) { Err("a backend panicked".into()) } else { Ok(()) }
 }
