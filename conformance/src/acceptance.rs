@@ -29,6 +29,8 @@ pub struct Accepted {
     pub edges: usize,
     /// Runs in which some load returned an old value.
     pub old_reads: usize,
+    /// Was it ended before it had seen all? Only [`Explore::LoomFirst`] is.
+    pub broken_off: bool,
 }
 
 /// A run that the model does not accept.
@@ -246,8 +248,10 @@ pub enum Explore {
     Walks(usize),
     /// Shuttle, probabilistic concurrency testing with this depth, so many runs.
     Pct(usize, usize),
-    /// loom, with a bound on preemptions (`None`: without).
+    /// loom, with a bound on preemptions (`None`: without), to the end.
     Loom(Option<usize>),
+    /// The same, but at most so many runs.
+    LoomFirst(Option<usize>, usize),
 }
 
 /// Builds the world of a file with so many slots, and runs it.
@@ -288,7 +292,7 @@ pub fn explore(
     how: Explore,
     broken: Option<Rule>,
 ) -> Result<Accepted, Rejected> {
-    let weak = matches!(how, Explore::Loom(_));
+    let weak = matches!(how, Explore::Loom(_) | Explore::LoomFirst(..));
     let acceptor = Arc::new(Mutex::new(Acceptor::new(Arc::clone(map), Arc::clone(graph), weak)));
     let failure: Arc<Mutex<Option<Rejected>>> = Arc::default();
     let runs = Arc::new(AtomicUsize::new(0));
@@ -342,10 +346,15 @@ pub fn explore(
             let inner = shuttle::scheduler::PctScheduler::new_from_seed(SEED, depth, n);
             shuttle::Runner::new(UntilRejected { inner, failure: seen }, config).run(move || one(&shuttled));
         }
-        Explore::Loom(bound) => {
+        Explore::Loom(bound) | Explore::LoomFirst(bound, _) => {
             let mut model = loom::model::Builder::new();
             model.preemption_bound = bound;
             model.max_branches = 20_000;
+            if let Explore::LoomFirst(_, most) = how {
+                // It looks at the one only every so many runs that the other says.
+                model.max_permutations = Some(most);
+                model.checkpoint_interval = most;
+            }
             model.check(move || one(&loomed));
         }
     });
@@ -357,5 +366,7 @@ pub fn explore(
         let what = format!("the code panicked or blocked: {panic}");
         return Err(Rejected { what, columns: String::new(), after: acceptor.accepted.executions });
     }
-    Ok(acceptor.accepted())
+    let accepted = acceptor.accepted();
+    let broken_off = matches!(how, Explore::LoomFirst(_, most) if accepted.executions + 1 >= most);
+    Ok(Accepted { broken_off, ..accepted })
 }

@@ -26,7 +26,7 @@ pub const STATES_MAX: usize = 200_000;
 pub enum Form {
     /// What `verify` and CI run.
     Quick,
-    /// Many times more random runs, and loom with its bound raised by one.
+    /// Many times more random runs, and loom with its bound raised by one, up to 30,000 runs a file.
     Full,
 }
 
@@ -97,6 +97,8 @@ pub struct Verdict {
     pub replayed: Replayed,
     /// What loom covered.
     pub loom: Accepted,
+    /// loom's bound there.
+    pub loom_bound: Option<usize>,
     /// What shuttle covered: random, walks and PCT together.
     pub shuttle: Accepted,
     /// What real threads did.
@@ -174,6 +176,7 @@ impl Prepared {
             },
             replayed: Replayed::default(),
             loom: Accepted::default(),
+            loom_bound: bound,
             shuttle: Accepted::default(),
             threads: Seen::default(),
             took: Duration::ZERO,
@@ -198,12 +201,16 @@ impl Prepared {
             verdict.shuttle.executions += ran.executions;
             verdict.shuttle.edges = verdict.shuttle.edges.max(ran.edges);
         }
-        let bound = if form == Form::Full { bound.map(|b| b + 1) } else { bound };
-        let how = Explore::Loom(bound);
-        verdict.loom = explore(litmus, map, graph, how, None).map_err(|r| format!("loom, {how:?}: {r}"))?;
-        verdict.threads = outcomes::on_threads(litmus, map, allowed, form.thread_runs())?;
+        let loom = |how| explore(litmus, map, graph, how, None).map_err(|r| format!("{how:?}: {r}"));
+        verdict.loom = loom(Explore::Loom(bound))?;
         verdict.counts.loom_executions = verdict.loom.executions;
         verdict.counts.loom_edges = verdict.loom.edges;
+        if let (Form::Full, Some(bound)) = (form, bound) {
+            // From bound to bound the runs are some ten times as many, in some files a thousand times.
+            verdict.loom_bound = Some(bound + 1);
+            verdict.loom = loom(Explore::LoomFirst(verdict.loom_bound, FULL_LOOM_EXECUTIONS))?;
+        }
+        verdict.threads = outcomes::on_threads(litmus, map, allowed, form.thread_runs())?;
         verdict.counts.shuttle_edges = verdict.shuttle.edges;
         Ok(())
     }
@@ -230,6 +237,9 @@ fn pinned(counts: &Pin, pin: Option<&Pin>) -> Result<(), String> {
 
 /// Where the pins lie, for [`Pins::write`]: a developer's call, made from a checkout.
 const PINS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/pins.json");
+
+/// So many runs of loom with the raised bound, a file.
+const FULL_LOOM_EXECUTIONS: usize = 30_000;
 
 /// loom's bound is raised while a file stays below so many runs.
 const LOOM_EXECUTIONS: usize = 2_500;

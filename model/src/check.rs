@@ -106,7 +106,10 @@ pub fn fault_in(fault: Fault, scope: &Scope) -> FaultVerdict {
     let any = HasDiscoveries::AnyOf(Property::ALL.iter().map(|p| p.name()).collect());
     let checker = Coherence::new(program.clone()).checker().threads(1).finish_when(any).spawn_bfs().join();
     let took = start.elapsed();
-    let shortest = checker.discoveries().into_iter().min_by_key(|(_, path)| path.clone().into_actions().len());
+    // Of equally short ones always the same.
+    let order = |name: &str| Property::ALL.iter().position(|p| p.name() == name);
+    let found = checker.discoveries().into_iter();
+    let shortest = found.min_by_key(|(name, path)| (path.clone().into_actions().len(), order(name)));
     let (broke, counterexample) = match shortest {
         Some((name, path)) => (Property::ALL.iter().copied().find(|p| p.name() == name), path.into_actions()),
         None => (None, Vec::new()),

@@ -56,8 +56,18 @@ pub fn run(record: &mut Record, chosen: Vec<Litmus>, full: bool, stop: &AtomicBo
             seen_threads: [v.threads.seen, v.threads.allowed],
             edges: v.counts.edges,
             replayed: v.replayed.edges,
-            loom: Explored { bound: v.counts.loom_bound, executions: v.loom.executions, edges: v.loom.edges },
-            shuttle: Explored { bound: None, executions: v.shuttle.executions, edges: v.shuttle.edges },
+            loom: Explored {
+                bound: v.loom_bound,
+                complete: v.held() && !v.loom.broken_off,
+                executions: v.loom.executions,
+                edges: v.loom.edges,
+            },
+            shuttle: Explored {
+                bound: None,
+                complete: false,
+                executions: v.shuttle.executions,
+                edges: v.shuttle.edges,
+            },
             verdict: failure.as_deref().map_or("held", |f| f.lines().next().unwrap_or("failed")).to_owned(),
             outcomes: allowed
                 .map(|f| f.allowed.iter().map(|o| outcomes::text(&f.litmus, o)).collect())
@@ -197,7 +207,7 @@ pub fn show(record: &Record, one: bool) {
             l.allowed.to_string(),
             format!("{}/{}", l.seen_threads[0], l.seen_threads[1]),
             format!("{}/{}", l.replayed, l.edges),
-            format!("{bound}, {}, {}", l.loom.executions, l.loom.edges),
+            format!("{bound}, {}{}, {}", if l.loom.complete { "" } else { "first " }, l.loom.executions, l.loom.edges),
             format!("{}, {}", l.shuttle.executions, l.shuttle.edges),
             l.verdict.chars().take(60).collect(),
         ]);

@@ -82,6 +82,8 @@ pub struct FaultField {
 pub struct Explored {
     /// loom: preemptions allowed in a run; null: any number, or not loom.
     pub bound: Option<usize>,
+    /// Are these all runs that there are with that bound? Random runs never are.
+    pub complete: bool,
     /// Runs.
     pub executions: usize,
     /// Edges of the model's graph that they took.
