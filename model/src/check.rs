@@ -7,6 +7,7 @@ use crate::coherence::{Action, Coherence, Fault, Property, Scope};
 use crate::coverage::Coverage;
 use stateright::{Checker, HasDiscoveries, Model};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What the run of a scope said.
@@ -45,7 +46,23 @@ pub fn collision_odds(unique: usize) -> f64 {
 
 /// Explores a scope to its end. `coverage` collects the branches taken.
 pub fn scope(scope: &Scope, threads: usize, coverage: &Coverage) -> ScopeVerdict {
-    let model = Coherence::new(scope.program.clone());
+    explored(scope, threads, coverage, Arc::default())
+}
+
+/// As [`scope`], but can be broken off by setting `stop`; there is no verdict then.
+pub fn scope_unless(
+    scope: &Scope,
+    threads: usize,
+    coverage: &Coverage,
+    stop: &Arc<AtomicBool>,
+) -> Option<ScopeVerdict> {
+    let verdict = explored(scope, threads, coverage, Arc::clone(stop));
+    // Relaxed: the checker's threads have been joined, and whoever has seen the flag has left states out.
+    (!stop.load(Ordering::Relaxed)).then_some(verdict)
+}
+
+fn explored(scope: &Scope, threads: usize, coverage: &Coverage, stop: Arc<AtomicBool>) -> ScopeVerdict {
+    let model = Coherence { stop, ..Coherence::new(scope.program.clone()) };
     let taken = Arc::clone(&model.coverage);
     let start = Instant::now();
     let checker = model.checker().threads(threads).spawn_dfs().join();

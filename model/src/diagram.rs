@@ -1,6 +1,6 @@
 //! Runs for people: columns on a terminal, one per backend, and a sequence diagram for the Explorer.
 
-use crate::coherence::state::{NONE, Row};
+use crate::coherence::state::{Life, NONE, Own, Pc, Row};
 use crate::coherence::{Action, Op, Program, Seen, State, Step};
 use std::fmt::Write;
 
@@ -32,15 +32,40 @@ pub fn op(program: &Program, op: Op) -> String {
     format!("{word} {key}").trim_end().into()
 }
 
-/// An action: who takes which step.
-pub fn action(program: &Program, a: &Action) -> String {
-    let name = &program.plans[a.backend as usize].name;
+/// A step with its choice, where there is one.
+fn step_text(a: &Action) -> String {
     match a.step {
-        Step::Token | Step::Evict if a.choice != 0 && a.choice != u16::from(NONE) => {
-            format!("{name}: {:?} {}", a.step, a.choice)
-        }
-        _ => format!("{name}: {:?}", a.step),
+        Step::Token => format!("Token {}", a.choice),
+        Step::Evict if a.choice == u16::from(NONE) => "Evict nothing".into(),
+        Step::Evict => format!("Evict slot {}", a.choice),
+        step => format!("{step:?}"),
     }
+}
+
+/// The operation that a backend starts with `choice`, if it is to start one.
+fn starts(program: &Program, state: &State, at: usize, choice: u16) -> Option<Op> {
+    let b = &state.backends[at];
+    if !b.idle() {
+        return None;
+    }
+    let (item, nth) = if b.item == NONE { (choice as usize, 0) } else { (b.item as usize, b.at as usize) };
+    program.plans[at].items.get(item)?.get(nth).copied()
+}
+
+/// An action in the state in which it is taken: who, what it starts, which step.
+pub fn action(program: &Program, state: &State, a: &Action) -> String {
+    let at = a.backend as usize;
+    let name = &program.plans[at].name;
+    match starts(program, state, at, a.choice) {
+        // The slot of an operation `evict` is not a choice.
+        Some(o) => format!("{name}: [{}] {:?}", op(program, o), a.step),
+        None => format!("{name}: {}", step_text(a)),
+    }
+}
+
+/// "1 message", "2 messages".
+fn count_of(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
 /// What a step saw, in a few words; empty where it saw nothing.
@@ -54,10 +79,10 @@ pub fn seen(program: &Program, next: &State, seen: Seen) -> String {
         Seen::Nothing => String::new(),
         Seen::Row { present } => if present { "row" } else { "no row" }.into(),
         Seen::Messages { reset: true, .. } => "reset".into(),
-        Seen::Messages { count, .. } => format!("{count} messages"),
+        Seen::Messages { count, .. } => count_of(usize::from(count), "message"),
         Seen::Found(None) => "nothing".into(),
         Seen::Found(Some(slot)) => key(slot),
-        Seen::Stamp(s) => format!("mark {} open {}", s.mark, s.open),
+        Seen::Stamp(s) => format!("mark {}, open {}", s.mark, s.open),
         Seen::Clock(c) => format!("clock {c}"),
         Seen::Slot(None) => "full".into(),
         Seen::Slot(Some(slot)) => format!("slot {slot}"),
@@ -72,76 +97,197 @@ pub fn seen(program: &Program, next: &State, seen: Seen) -> String {
     }
 }
 
-/// A step with the state that it led to.
-pub fn step(program: &Program, next: &State, a: &Action, s: Seen) -> String {
-    let mut text = action(program, a);
+/// One line of a run.
+struct Line {
+    /// Who.
+    at: usize,
+    /// The operation that begins here.
+    starts: Option<String>,
+    /// The step, with what it saw.
+    text: String,
+    /// What the operation that ends here answers.
+    answer: Option<String>,
+    /// To whom it speaks.
+    to: Partner,
+    /// Does the backend stand between two operations now?
+    ends: bool,
+}
+
+/// Whose data a step touches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Partner {
+    Nobody,
+    Segment,
+    Catalog,
+}
+
+fn partner(step: Step) -> Partner {
+    match step {
+        Step::LocalHit | Step::CommandEnd => Partner::Nobody,
+        Step::Snapshot | Step::Scan | Step::Write | Step::Log | Step::Visible | Step::Unlock | Step::Undo => {
+            Partner::Catalog
+        }
+        Step::Accept
+        | Step::Find
+        | Step::Check
+        | Step::Unlink
+        | Step::Token
+        | Step::Allocate
+        | Step::Evict
+        | Step::Publish
+        | Step::Release
+        | Step::Free
+        | Step::Open
+        | Step::Advance
+        | Step::Close
+        | Step::Withdraw
+        | Step::Send => Partner::Segment,
+    }
+}
+
+/// Tells a step, taken in `state` and leading to `next`.
+fn line(program: &Program, state: &State, a: &Action, next: &State, s: Seen) -> Line {
+    let at = a.backend as usize;
+    let started = starts(program, state, at, a.choice);
     let saw = seen(program, next, s);
-    if !saw.is_empty() {
-        let _ = write!(text, " ({saw})");
+    let text = if saw.is_empty() { format!("{:?}", a.step) } else { format!("{:?} ({saw})", a.step) };
+    let (before, after) = (&state.backends[at], &next.backends[at]);
+    let key = match started {
+        Some(Op::Lookup(k)) => Some(k as usize),
+        _ => (before.key != NONE).then_some(before.key as usize),
+    };
+    let ends = after.pc == Pc::Idle;
+    let answer = key.filter(|k| ends && after.stable[*k].known());
+    let answer = answer.map(|k| format!("{} = {}", program.keys[k].name, row(after.stable[k])));
+    Line { at, starts: started.map(|o| op(program, o)), text, answer, to: partner(a.step), ends }
+}
+
+/// A run from the start, told; and the state that it ends in. An action that can't be taken ends it, and says so.
+fn tell(program: &Program, actions: &[Action]) -> (Vec<Line>, State) {
+    let mut state = State::initial(program);
+    let mut lines = Vec::new();
+    for a in actions {
+        let Some((next, s)) = program.step(&state, *a) else {
+            let text = format!("{:?} is not possible here", a.step);
+            let at = a.backend as usize;
+            lines.push(Line { at, starts: None, text, answer: None, to: Partner::Nobody, ends: false });
+            break;
+        };
+        lines.push(line(program, &state, a, &next, s));
+        state = next;
     }
-    let stamps: Vec<String> = next.stamps.iter().map(|s| format!("{}/{}", s.mark, s.open)).collect();
-    let _ = write!(text, "\nclock {}   stamps mark/open {}", next.clock, stamps.join(" "));
-    for (k, c) in program.keys.iter().zip(&next.catalog) {
-        let _ = write!(text, "\n{}: committed {}", k.name, row(c.committed));
+    (lines, state)
+}
+
+/// A step, what it saw, and the state that it leads to.
+pub fn step(program: &Program, before: &State, a: &Action) -> Option<String> {
+    let (next, s) = program.step(before, *a)?;
+    let line = line(program, before, a, &next, s);
+    let starts = line.starts.map(|o| format!("[{o}] ")).unwrap_or_default();
+    let answer = line.answer.map(|o| format!(" => {o}")).unwrap_or_default();
+    Some(format!("{}: {starts}{}{answer}\n\n{}", program.plans[line.at].name, line.text, state(program, &next)))
+}
+
+/// A state in words: what is shared, then each backend.
+pub fn state(program: &Program, s: &State) -> String {
+    let mut text = format!("clock {}, {} sent", s.clock, count_of(usize::from(s.ring.tail), "message"));
+    for (i, stamp) in s.stamps.iter().enumerate() {
+        let keys = (0..program.keys.len()).filter(|k| program.stripe(*k as u8) == i);
+        let keys: Vec<&str> = keys.map(|k| program.keys[k].name.as_str()).collect();
+        if !keys.is_empty() {
+            let _ = write!(text, "\nstamp {i} ({}): mark {}, open {}", keys.join(", "), stamp.mark, stamp.open);
+        }
     }
-    for slot in next.slots.iter().filter(|s| s.key != NONE) {
+    for (k, c) in program.keys.iter().zip(&s.catalog) {
+        let owner = program.plans.get(c.owner as usize).map(|p| format!(", locked by {}", p.name)).unwrap_or_default();
+        let _ = write!(text, "\ncatalog {}: committed {}{owner}", k.name, row(c.committed));
+    }
+    for (i, slot) in s.slots.iter().enumerate().filter(|(_, slot)| slot.key != NONE) {
+        let life = match slot.life {
+            Life::Linked if s.stamps[program.stripe(slot.key)].good(slot.token) => "valid".into(),
+            Life::Linked => "not valid".into(),
+            life => format!("{life:?}").to_lowercase(),
+        };
         let name = &program.keys[slot.key as usize].name;
-        let _ = write!(text, "\n{:?} {name} {} token {}", slot.life, row(slot.row), slot.token);
+        let _ = write!(text, "\nentry {i}: {name} = {}, token {}: {life}", row(slot.row), slot.token);
+        if program.memory() {
+            let _ = write!(text, ", {}", count_of(usize::from(slot.references), "reference"));
+        }
     }
-    for (plan, b) in program.plans.iter().zip(&next.backends) {
-        let view: Vec<String> = program
-            .keys
-            .iter()
-            .zip(&b.local)
-            .filter(|(_, l)| l.row.known())
-            .map(|(k, l)| format!("{}={}{}", k.name, row(l.row), if l.slot == NONE { " private" } else { "" }))
-            .collect();
-        let token = b.snapshot.as_ref().map(|s| format!("  snapshot @{}", s.token)).unwrap_or_default();
-        let _ = write!(text, "\n{}: {:?}  view {{{}}}{token}", plan.name, b.pc, view.join(", "));
+    for at in 0..s.backends.len() {
+        let _ = write!(text, "\n{}: {}", program.plans[at].name, place(program, s, at));
     }
-    if let Some(broken) = next.broken {
-        let _ = write!(text, "\nBROKEN: {} -- {}", broken.name(), broken.about());
+    if let Some(broken) = s.broken {
+        let _ = write!(text, "\nBROKEN {}:{}", broken.name(), broken.about());
+    }
+    text
+}
+
+/// Where a backend stands, and what it keeps for itself.
+fn place(program: &Program, s: &State, at: usize) -> String {
+    let b = &s.backends[at];
+    // What it would do if nothing were broken.
+    let next = program.choices(&State { broken: None, ..s.clone() }, at).first().map(|(step, _)| *step);
+    let within = program.plans[at].items.get(b.item as usize).and_then(|i| i.get(b.at as usize));
+    let within = within.map(|o| op(program, *o));
+    let mut text = match (within, next) {
+        (Some(o), Some(step)) if b.pc == Pc::Idle => format!("before [{o}], next {step:?}"),
+        (Some(o), Some(step)) => format!("in [{o}], next {step:?}"),
+        (Some(o), None) => format!("before [{o}], waits for a lock"),
+        (None, Some(step)) if !b.idle() => format!("between operations, next {step:?}"),
+        (None, Some(_)) => format!("idle, may start {} more", b.starts),
+        (None, None) if b.starts > 0 => format!("idle, may start {} more, waits for a lock", b.starts),
+        (None, None) => "done".into(),
+    };
+    let of_keys = |shown: &dyn Fn(usize) -> Option<String>| -> String {
+        let texts = (0..program.keys.len()).filter_map(|k| Some(format!("{} = {}", program.keys[k].name, shown(k)?)));
+        texts.collect::<Vec<_>>().join(", ")
+    };
+    let mut add = |what: &str, shown: String| {
+        if !shown.is_empty() {
+            let _ = write!(text, "\n    {what}{shown}");
+        }
+    };
+    add(
+        "local view: ",
+        of_keys(&|k| {
+            let local = b.local[k];
+            let private = if local.slot == NONE && program.memory() { " (private)" } else { "" };
+            local.row.known().then(|| format!("{}{private}", row(local.row)))
+        }),
+    );
+    if let Some(snapshot) = &b.snapshot {
+        let rows = of_keys(&|k| Some(row(snapshot.rows[k])));
+        add("snapshot: ", format!("token {}, {rows}", snapshot.token));
+    }
+    let own = |of: fn(&Own) -> Row| of_keys(&|k| of(&b.own[k]).known().then(|| row(of(&b.own[k]))));
+    add("own changes: ", own(|own| own.finished));
+    add("own changes of this command: ", own(|own| own.pending));
+    match s.ring.tail.saturating_sub(b.position) {
+        _ if b.reset => add("", "has fallen behind: a reset awaits it".into()),
+        0 => {}
+        unread => add("messages unread: ", unread.to_string()),
+    }
+    if b.doomed {
+        add("", "the running load is doomed".into());
     }
     text
 }
 
 /// A run as columns, one per backend, each line a step; the last line says what it broke.
 pub fn columns(program: &Program, actions: &[Action]) -> String {
-    let mut state = State::initial(program);
-    let mut lines = Vec::new();
-    for a in actions {
-        let at = a.backend as usize;
-        let starts = state.backends[at].pc == crate::coherence::state::Pc::Idle && state.backends[at].idle();
-        let Some((next, s)) = program.step(&state, *a) else {
-            lines.push((at, format!("{:?} is not possible here", a.step)));
-            break;
-        };
-        let mut text = String::new();
-        if starts {
-            let b = &state.backends[at];
-            let (item, nth) = if b.item == NONE { (a.choice as usize, 0) } else { (b.item as usize, b.at as usize) };
-            if let Some(o) = program.plans[at].items.get(item).and_then(|i| i.get(nth)) {
-                text = format!("[{}] ", op(program, *o));
-            }
-        }
-        let _ = write!(text, "{:?}", a.step);
-        let saw = seen(program, &next, s);
-        if !saw.is_empty() {
-            let _ = write!(text, " ({saw})");
-        }
-        let (before, after) = (&state.backends[at], &next.backends[at]);
-        let finished = before.key != NONE && after.key == NONE || a.step == Step::LocalHit;
-        let answered = (0..program.keys.len())
-            .find(|k| after.stable[*k].known() && (before.key == *k as u8 || a.step == Step::LocalHit) && finished);
-        if let Some(k) = answered {
-            let _ = write!(text, " => {} = {}", program.keys[k].name, row(after.stable[k]));
-        }
-        lines.push((at, text));
-        state = next;
-    }
+    let (lines, state) = tell(program, actions);
+    let texts: Vec<(usize, String)> = lines
+        .into_iter()
+        .map(|l| {
+            let starts = l.starts.map(|o| format!("[{o}] ")).unwrap_or_default();
+            let answer = l.answer.map(|o| format!(" => {o}")).unwrap_or_default();
+            (l.at, format!("{starts}{}{answer}", l.text))
+        })
+        .collect();
     let widths: Vec<usize> = (0..program.plans.len())
         .map(|b| {
-            let longest = lines.iter().filter(|(at, _)| *at == b).map(|(_, t)| t.chars().count()).max().unwrap_or(0);
+            let longest = texts.iter().filter(|(at, _)| *at == b).map(|(_, t)| t.chars().count()).max().unwrap_or(0);
             longest.max(program.plans[b].name.chars().count())
         })
         .collect();
@@ -150,7 +296,7 @@ pub fn columns(program: &Program, actions: &[Action]) -> String {
         let _ = write!(out, "{:<width$}  ", plan.name);
     }
     out = format!("     {}\n", out.trim_end());
-    for (i, (at, text)) in lines.iter().enumerate() {
+    for (i, (at, text)) in texts.iter().enumerate() {
         let indent: usize = widths[..*at].iter().map(|w| w + 2).sum();
         let _ = writeln!(out, "{:>3}  {:indent$}{text}", i + 1, "");
     }
@@ -160,62 +306,116 @@ pub fn columns(program: &Program, actions: &[Action]) -> String {
     out
 }
 
+/// Pixels that a text of so many characters takes at most, at the size of the diagram.
+fn pixels(text: &str) -> usize {
+    text.chars().count() * 7
+}
+
 /// A run as a sequence diagram: one lifeline per backend, one for the shared segment, one for the catalog.
-pub fn svg(program: &Program, path: &[(State, Option<Action>)]) -> String {
-    let lanes = program.plans.len();
-    let (left, lane, top, line) = (20, 190, 40, 26);
-    let x = |i: usize| left + lane * i + lane / 2;
-    let steps: Vec<(&State, Action)> = path.iter().filter_map(|(s, a)| a.map(|a| (s, a))).collect();
-    let (width, height) = (left * 2 + lane * (lanes + 2), top + line * (steps.len() + 2));
+///
+/// Left of a lifeline stands the operation that begins, right of it the step with what it saw and answered. A bar on the
+/// lifeline lasts as long as the operation.
+pub fn svg(program: &Program, actions: &[Action]) -> String {
+    const TOP: usize = 46;
+    const ROW: usize = 26;
+    const GAP: usize = 110;
+    let (lines, end) = tell(program, actions);
+    let names: Vec<&str> = program.plans.iter().map(|p| p.name.as_str()).chain(["segment", "catalog"]).collect();
+    let right = |l: &Line| pixels(&l.text) + l.answer.as_deref().map_or(0, |a| pixels(a) + 30);
+    let left = |l: &Line| l.starts.as_deref().map_or(0, pixels);
+    let widest =
+        |at: usize, of: &dyn Fn(&Line) -> usize| lines.iter().filter(|l| l.at == at).map(of).max().unwrap_or(0);
+    // Between two lifelines there is room for what stands right of the one or left of the other, never in one row.
+    let mut xs = vec![30 + widest(0, &left).max(pixels(names[0]) / 2) + 12];
+    for at in 0..names.len() - 1 {
+        let room = widest(at, &right).max(widest(at + 1, &left)) + 24;
+        let names = (pixels(names[at]) + pixels(names[at + 1])) / 2 + 24;
+        xs.push(xs[at] + room.max(names).max(GAP));
+    }
+    let width = xs[xs.len() - 1] + 60;
+    let broken =
+        end.broken.map_or(Vec::new(), |b| wrap(&format!("breaks {}:{}", b.name(), b.about()), (width - 60) / 7));
+    let bottom = TOP + ROW * (lines.len() + 1);
+    let height = bottom + 18 * broken.len() + 8;
     let mut out = format!(
         "<svg xmlns='http://www.w3.org/2000/svg' width='{width}' height='{height}' viewBox='0 0 {width} {height}' \
-         font-family='sans-serif' font-size='12'><rect width='{width}' height='{height}' fill='white'/>"
+         style='max-width:100%;height:auto' font-family='sans-serif' font-size='12'><rect width='{width}' height='{height}' fill='white'/>"
     );
-    let names = program.plans.iter().map(|p| p.name.as_str()).chain(["segment", "catalog"]);
-    for (i, name) in names.enumerate() {
+    for (x, name) in xs.iter().zip(&names) {
         let _ = write!(
             out,
-            "<text x='{0}' y='20' text-anchor='middle' font-weight='bold'>{1}</text>\
-             <line x1='{0}' y1='28' x2='{0}' y2='{2}' stroke='#bbb'/>",
-            x(i),
-            escape(name),
-            height - 8
+            "<text x='{x}' y='20' text-anchor='middle' font-weight='bold' fill='#000'>{}</text>\
+             <line x1='{x}' y1='28' x2='{x}' y2='{bottom}' stroke='#bbb'/>",
+            escape(name)
         );
     }
-    for (i, (state, a)) in steps.iter().enumerate() {
-        let y = top + line * (i + 1);
-        let from = x(a.backend as usize);
-        let Some((next, s)) = program.step(state, *a) else { continue };
-        let saw = seen(program, &next, s);
-        let label = if saw.is_empty() { format!("{:?}", a.step) } else { format!("{:?} ({saw})", a.step) };
-        let to = match a.step {
-            Step::LocalHit | Step::CommandEnd => None,
-            Step::Snapshot | Step::Scan | Step::Write | Step::Log | Step::Visible | Step::Unlock | Step::Undo => {
-                Some(x(lanes + 1))
-            }
-            _ => Some(x(lanes)),
-        };
-        let colour = if next.broken.is_some() { "#c00" } else { "#036" };
-        match to {
-            Some(to) => {
+    bars(&mut out, &lines, &xs, |i| TOP + ROW * (i + 1), bottom);
+    for (i, l) in lines.iter().enumerate() {
+        let y = TOP + ROW * (i + 1);
+        let x = xs[l.at];
+        let colour = if end.broken.is_some() && i + 1 == lines.len() { "#c00" } else { "#036" };
+        let _ = write!(out, "<text x='6' y='{}' fill='#777'>{}</text>", y + 4, i + 1);
+        match l.to {
+            Partner::Nobody => _ = write!(out, "<circle cx='{x}' cy='{y}' r='4' fill='{colour}'/>"),
+            to => {
+                let to = if to == Partner::Segment { xs[xs.len() - 2] } else { xs[xs.len() - 1] };
                 let _ = write!(
                     out,
-                    "<line x1='{from}' y1='{y}' x2='{to}' y2='{y}' stroke='{colour}'/>\
+                    "<line x1='{x}' y1='{y}' x2='{to}' y2='{y}' stroke='{colour}'/>\
                      <circle cx='{to}' cy='{y}' r='3' fill='{colour}'/>"
                 );
             }
-            None => {
-                let _ = write!(out, "<circle cx='{from}' cy='{y}' r='4' fill='{colour}'/>");
-            }
         }
-        let _ = write!(out, "<text x='{}' y='{}' fill='{colour}'>{}</text>", from + 6, y - 4, escape(&label));
-        if let Some(broken) = next.broken {
-            let at = y + line - 8;
-            let _ = write!(out, "<text x='{from}' y='{at}' fill='#c00'>breaks {}</text>", escape(broken.name()));
+        // The white seam keeps a text readable where a lifeline runs behind it.
+        let seam = "stroke='white' stroke-width='3' paint-order='stroke'";
+        if let Some(starts) = &l.starts {
+            let (x, y) = (x - 10, y + 4);
+            let _ = write!(
+                out,
+                "<text x='{x}' y='{y}' text-anchor='end' font-weight='bold' fill='#000' {seam}>{}</text>",
+                escape(starts)
+            );
         }
+        let answer = l.answer.as_deref().map_or(String::new(), |a| {
+            format!("<tspan dx='6' font-weight='bold' fill='#060'>=&gt; {}</tspan>", escape(a))
+        });
+        let (x, y, text) = (x + 9, y - 5, escape(&l.text));
+        let _ = write!(out, "<text x='{x}' y='{y}' fill='{colour}' {seam}>{text}{answer}</text>");
+    }
+    for (i, text) in broken.iter().enumerate() {
+        let y = bottom + 18 * i + 12;
+        let _ = write!(out, "<text x='30' y='{y}' fill='#c00' font-weight='bold'>{}</text>", escape(text));
     }
     out.push_str("</svg>");
     out
+}
+
+/// The bars on the lifelines: from the row in which an operation begins to that in which it ends, or to the bottom.
+fn bars(out: &mut String, lines: &[Line], xs: &[usize], y: impl Fn(usize) -> usize, bottom: usize) {
+    for (i, l) in lines.iter().enumerate().filter(|(_, l)| l.starts.is_some()) {
+        let end = (i..lines.len()).find(|j| lines[*j].at == l.at && lines[*j].ends).map_or(bottom, |j| y(j) + 6);
+        let (x, from) = (xs[l.at] - 4, y(i) - 6);
+        let _ = write!(
+            out,
+            "<rect x='{x}' y='{from}' width='8' height='{}' fill='#cde' stroke='#89a'/>",
+            end.saturating_sub(from)
+        );
+    }
+}
+
+/// Text in lines of at most so many characters, where its words allow it.
+fn wrap(text: &str, most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.into()),
+        }
+    }
+    lines
 }
 
 fn escape(text: &str) -> String {

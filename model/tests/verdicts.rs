@@ -6,6 +6,8 @@ use catcache_model::coherence::scope::{Feature, Form};
 use catcache_model::coherence::{Fault, KeySpec, Op, Plan, Program, Property, Scope};
 use catcache_model::coverage::Coverage;
 use catcache_model::graph::{Graph, TooLarge};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn every_quick_scope_holds_with_its_pinned_counts_and_together_they_take_every_branch() {
@@ -43,6 +45,15 @@ fn a_changed_count_is_no_verdict() {
     let mut scope = Scope::named("withdraw").expect("a shipped scope");
     scope.unique += 1;
     assert!(!check::scope(&scope, 1, &Coverage::default()).held());
+}
+
+#[test]
+fn a_run_that_was_broken_off_gives_no_verdict() {
+    let scope = Scope::named("withdraw").expect("a shipped scope");
+    let stop = Arc::new(AtomicBool::new(true));
+    assert!(check::scope_unless(&scope, 1, &Coverage::default(), &stop).is_none());
+    stop.store(false, Ordering::Relaxed);
+    assert!(check::scope_unless(&scope, 1, &Coverage::default(), &stop).is_some_and(|v| v.held()));
 }
 
 #[test]

@@ -34,6 +34,7 @@ pub use step::{Action, Reading, Seen, Step};
 
 use crate::coverage::Coverage;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A program as a stateright model.
 #[derive(Clone)]
@@ -42,12 +43,14 @@ pub struct Coherence {
     pub program: Program,
     /// Which branches were taken.
     pub coverage: Arc<Coverage>,
+    /// Set to break the exploration off: no further state is then looked at, and what was found is no verdict.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl Coherence {
     /// A model of `program`, nothing covered yet.
     pub fn new(program: Program) -> Self {
-        Coherence { program, coverage: Arc::default() }
+        Coherence { program, coverage: Arc::default(), stop: Arc::default() }
     }
 }
 
@@ -70,31 +73,45 @@ impl stateright::Model for Coherence {
     }
 
     fn properties(&self) -> Vec<stateright::Property<Self>> {
-        macro_rules! held {
-            ($($property:ident)+) => {
-                vec![$(stateright::Property::always(Property::$property.name(), |_: &Coherence, s: &State| {
-                    s.broken != Some(Property::$property)
-                })),+]
-            };
-        }
-        let mut all = held!(I1 I1h A1 A7 A8 A9 A23 A24 A39 Composite Useful Renewed Newest Balance Leak);
-        all.push(stateright::Property::always("no deadlock", |m: &Coherence, s: &State| {
-            let stuck = || (0..s.backends.len()).all(|b| m.program.choices(s, b).is_empty());
-            s.broken.is_some() || s.finished() || !stuck()
-        }));
-        all
+        properties()
     }
 
-    fn format_action(&self, action: &Action) -> String {
-        crate::diagram::action(&self.program, action)
+    fn within_boundary(&self, _: &State) -> bool {
+        // Relaxed: a flag that asks to stop; it guards no data.
+        !self.stop.load(Ordering::Relaxed)
     }
+}
 
-    fn format_step(&self, state: &State, action: Action) -> Option<String> {
-        let (next, seen) = self.program.step(state, action)?;
-        Some(crate::diagram::step(&self.program, &next, &action, seen))
+impl AsRef<Program> for Coherence {
+    fn as_ref(&self) -> &Program {
+        &self.program
     }
+}
 
-    fn as_svg(&self, path: stateright::Path<State, Action>) -> Option<String> {
-        Some(crate::diagram::svg(&self.program, &path.into_vec()))
+impl AsRef<State> for State {
+    fn as_ref(&self) -> &State {
+        self
     }
+}
+
+/// What must hold in every state, for a model whose states are those of a program.
+pub(crate) fn properties<M>() -> Vec<stateright::Property<M>>
+where
+    M: stateright::Model + AsRef<Program>,
+    M::State: AsRef<State>,
+{
+    macro_rules! held {
+        ($($property:ident)+) => {
+            vec![$(stateright::Property::always(Property::$property.name(), |_: &M, s: &M::State| {
+                s.as_ref().broken != Some(Property::$property)
+            })),+]
+        };
+    }
+    let mut all = held!(I1 I1h A1 A7 A8 A9 A23 A24 A39 Composite Useful Renewed Newest Balance Leak);
+    all.push(stateright::Property::always("no deadlock", |m: &M, s: &M::State| {
+        let s = s.as_ref();
+        let stuck = || (0..s.backends.len()).all(|b| m.as_ref().choices(s, b).is_empty());
+        s.broken.is_some() || s.finished() || !stuck()
+    }));
+    all
 }
