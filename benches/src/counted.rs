@@ -22,7 +22,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use rustix::process::{Pid, Signal};
 use shared_catcache::backend::MemoryCatalog;
 
 use crate::rivals::ours::Ours;
@@ -38,6 +40,9 @@ pub const LACKEY: &str = "__lackey";
 
 /// What a row says where valgrind is not installed.
 pub const NOT_MEASURED: &str = "not measured (install valgrind)";
+
+/// What a row says whose turn did not come.
+pub const INTERRUPTED: &str = "not measured (interrupted)";
 
 /// Entries of the table in which instructions are counted.
 const ENTRIES: usize = 512;
@@ -247,20 +252,54 @@ pub fn valgrind() -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
-/// A child that does not outlive us, however we end.
+/// The children that run, to be killed with us; `None` once that has been done.
+static CHILDREN: Mutex<Option<Vec<Pid>>> = Mutex::new(Some(Vec::new()));
+
+/// Kills the children that run, and lets no more start: for a process that is to end at once.
+pub fn end_children() {
+    let running = children().take().unwrap_or_default();
+    for pid in running {
+        // One that has ended already is no reason to stay.
+        rustix::process::kill_process(pid, Signal::KILL).ok();
+    }
+}
+
+fn children() -> MutexGuard<'static, Option<Vec<Pid>>> {
+    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A child that does not outlive us.
 struct Running(Child);
+
+impl Running {
+    /// Waits for its end, which is near: it has closed its outputs.
+    fn wait(&mut self) -> io::Result<ExitStatus> {
+        // First off the list: once waited for, its number may be somebody else's.
+        let own = Pid::from_child(&self.0);
+        if let Some(running) = &mut *children() {
+            running.retain(|pid| *pid != own);
+        }
+        self.0.wait()
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
         // Both fail if it has ended already, and then there is nothing to do.
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.wait();
     }
 }
 
 /// Starts a hidden command under valgrind.
 fn start(program: &Path, arguments: &[&str], command: &[&str]) -> Result<Running, CountError> {
+    let mut children = children();
+    let Some(running) = &mut *children else {
+        return Err(CountError::Io(io::ErrorKind::Interrupted.into()));
+    };
+    // Without the debugger's pipes, which a valgrind that is killed would leave behind.
     let child = Command::new("valgrind")
+        .arg("--vgdb=no")
         .args(arguments)
         .arg(program)
         .args(command)
@@ -268,10 +307,14 @@ fn start(program: &Path, arguments: &[&str], command: &[&str]) -> Result<Running
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    child.map(Running).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => CountError::NoValgrind,
-        _ => CountError::Io(error),
-    })
+    match child {
+        Ok(child) => {
+            running.push(Pid::from_child(&child));
+            Ok(Running(child))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CountError::NoValgrind),
+        Err(error) => Err(CountError::Io(error)),
+    }
 }
 
 /// Instructions of one lookup of `case`, with the loop round it. `program` is this program.
@@ -298,7 +341,7 @@ fn collected(program: &Path, case: Case, lookups: usize) -> Result<u64, CountErr
         stderr.read_to_end(&mut said)?;
     }
     let said = String::from_utf8_lossy(&said);
-    let status = child.0.wait()?;
+    let status = child.wait()?;
     if !status.success() {
         return Err(CountError::Failed { tool: TOOL, case: name, status, output: tail(&said) });
     }
@@ -392,7 +435,7 @@ pub fn stores(program: &Path) -> Result<Stores, CountError> {
     if let Some(mut stdout) = stdout {
         stdout.read_to_string(&mut told)?;
     }
-    let status = child.0.wait()?;
+    let status = child.wait()?;
     if !status.success() {
         return Err(CountError::Failed { tool: TOOL, case: LACKEY.to_owned(), status, output: tail(&rest) });
     }

@@ -5,6 +5,7 @@ mod front;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// One catalog cache in shared memory: its model, the code that is held to it, and what it costs.
 ///
@@ -73,7 +74,7 @@ enum Command {
         #[arg(value_name = "SCOPE|FAULT|LITMUS", default_value = "tuple")]
         name: String,
         /// The port on localhost.
-        #[arg(long, default_value_t = 3000)]
+        #[arg(long, default_value_t = 3000, value_parser = clap::value_parser!(u16).range(1..))]
         port: u16,
     },
 }
@@ -91,7 +92,9 @@ fn main() -> ExitCode {
         };
     }
     let arguments = Arguments::parse();
-    let stop = front::stop_on_interrupt();
+    // A server has nothing to finish: an interrupt ends it at once.
+    let serves = matches!(arguments.command, Command::Explore { .. });
+    let stop = if serves { Arc::default() } else { front::stop_on_interrupt() };
     let done = match arguments.command {
         Command::Check { names, full, json } => front::check_command(&names, full, json.as_deref(), &stop),
         Command::Conform { files, full, pin, json } => {
@@ -101,7 +104,7 @@ fn main() -> ExitCode {
         Command::Verify { scope, json } => front::verify_command(&scope, json.as_deref(), &stop),
         Command::Explore { name, port } => front::explore(&name, port),
     };
-    match done {
+    match done.and_then(|held| front::said().map(|()| held)) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {

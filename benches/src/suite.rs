@@ -213,7 +213,8 @@ fn counted_rows(program: &Path, runner: &mut Runner<'_>) -> Vec<Row> {
     let cases = Case::all();
     let mut instructions: Vec<Option<Result<f64, CountError>>> = Vec::new();
     let mut stores = None;
-    if counted::valgrind() {
+    let there = counted::valgrind();
+    if there {
         for pair in cases.chunks(2) {
             if runner.stopped() {
                 break;
@@ -231,16 +232,18 @@ fn counted_rows(program: &Path, runner: &mut Runner<'_>) -> Vec<Row> {
         }
     }
     let mut of_case = cases.iter().zip(instructions.into_iter().map(Some).chain(std::iter::repeat_with(|| None)));
+    let absent = if there { counted::INTERRUPTED } else { NOT_MEASURED };
     let counts: Vec<(Case, Result<f64, String>)> =
-        of_case.by_ref().map(|(case, count)| (*case, reason(count.flatten()))).collect();
-    instruction_rows(&counts).into_iter().chain(store_rows(&reason(stores))).collect()
+        of_case.by_ref().map(|(case, count)| (*case, reason(count.flatten(), absent))).collect();
+    instruction_rows(&counts).into_iter().chain(store_rows(&reason(stores, absent))).collect()
 }
 
-/// Why there is no figure.
-fn reason<T>(counted: Option<Result<T, CountError>>) -> Result<T, String> {
+/// Why there is no figure; `absent`, if it was not tried.
+fn reason<T>(counted: Option<Result<T, CountError>>, absent: &str) -> Result<T, String> {
     match counted {
         Some(Ok(counted)) => Ok(counted),
-        Some(Err(CountError::NoValgrind)) | None => Err(NOT_MEASURED.to_owned()),
+        Some(Err(CountError::NoValgrind)) => Err(NOT_MEASURED.to_owned()),
+        None => Err(absent.to_owned()),
         Some(Err(error)) => Err(format!("not measured: {error}")),
     }
 }

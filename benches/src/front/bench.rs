@@ -48,5 +48,7 @@ pub fn run(record: &mut Record, full: bool, unverified: bool, stop: &AtomicBool)
 
 /// Prints it.
 pub fn show(record: &Record) {
-    print!("{}", record.bench_screen);
+    if !record.bench_screen.is_empty() {
+        say!("{}", record.bench_screen.trim_end());
+    }
 }

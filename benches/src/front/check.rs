@@ -1,13 +1,14 @@
 //! `check`: the models.
 
 use super::record::{FaultField, ModelField, Record};
-use super::{bar, scope_names, workers};
+use super::{bar, workers};
 use anyhow::{Result, bail};
 use catcache_model::check;
 use catcache_model::coherence::scope::{Feature, Form};
 use catcache_model::coherence::{Fault, Property, Scope};
 use catcache_model::coverage::Coverage;
 use comfy_table::{Table, presets};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The scopes and faults that names mean; all quick scopes and all faults if there are none.
@@ -21,31 +22,38 @@ pub fn select(names: &[String], full: bool) -> Result<(Vec<Scope>, Vec<Fault>)> 
     for name in names {
         if let Some(scope) = all.iter().find(|s| s.name == name) {
             scopes.push(scope.clone());
-        } else if let Some(fault) = Fault::ALL.iter().copied().find(|f| f.name().eq_ignore_ascii_case(name)) {
+        } else if let Some(fault) = fault_named(name) {
             faults.push(fault);
         } else {
-            let faults: Vec<&str> = Fault::ALL.iter().map(|f| f.name()).collect();
-            bail!(
-                "`{name}` is neither a scope nor a fault\n  scopes: {}\n  faults: {}",
-                scope_names(),
-                faults.join(", ")
-            );
+            bail!("`{name}` is neither a scope nor a fault\n  {}", known_names());
         }
     }
     Ok((scopes, faults))
 }
 
+/// The fault of a name, in capital letters or small ones.
+pub fn fault_named(name: &str) -> Option<Fault> {
+    Fault::ALL.iter().copied().find(|f| f.name().eq_ignore_ascii_case(name))
+}
+
+/// The names that there are.
+pub fn known_names() -> String {
+    let scopes: Vec<&str> = Scope::all().iter().map(|s| s.name).collect();
+    let faults: Vec<&str> = Fault::ALL.iter().map(|f| f.name()).collect();
+    format!("scopes: {}\n  faults: {}", scopes.join(", "), faults.join(", "))
+}
+
 /// Runs them. `whole`: all quick scopes run, so every branch of every step must have been taken.
-pub fn run(record: &mut Record, scopes: &[Scope], faults: &[Fault], whole: bool, stop: &AtomicBool) {
+pub fn run(record: &mut Record, scopes: &[Scope], faults: &[Fault], whole: bool, stop: &Arc<AtomicBool>) {
     let coverage = Coverage::default();
     let progress = bar((scopes.len() + faults.len()) as u64, "check");
-    for scope in scopes {
-        // Relaxed: see `stop_on_interrupt`.
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
+    for (done, scope) in scopes.iter().enumerate() {
         progress.set_message(scope.name);
-        let verdict = check::scope(scope, workers(), &coverage);
+        let Some(verdict) = check::scope_unless(scope, workers(), &coverage, stop) else {
+            let left: Vec<&str> = scopes[done..].iter().map(|s| s.name).collect();
+            record.skip(&format!("the scopes {} (interrupted)", left.join(", ")));
+            break;
+        };
         let text = if !verdict.broken.is_empty() {
             let names: Vec<&str> = verdict.broken.iter().map(|(name, _)| name.as_str()).collect();
             for (name, columns) in &verdict.broken {
@@ -73,8 +81,10 @@ pub fn run(record: &mut Record, scopes: &[Scope], faults: &[Fault], whole: bool,
         });
         progress.inc(1);
     }
-    for fault in faults {
+    for (done, fault) in faults.iter().enumerate() {
+        // Relaxed: see `stop_on_interrupt`.
         if stop.load(Ordering::Relaxed) {
+            record.skip(&format!("{} of {} faults of the model (interrupted)", faults.len() - done, faults.len()));
             break;
         }
         progress.set_message(fault.name());
@@ -127,11 +137,11 @@ pub fn show(record: &Record, columns: bool) {
                 m.verdict.clone(),
             ]);
         }
-        println!("{table}");
+        say!("{table}");
         let (unique, seconds) = record.models.iter().fold((0, 0.0), |(u, s), m| (u + m.unique, s + m.seconds));
-        println!("models: {} scopes, {unique} distinct states, {seconds:.1} s", record.models.len());
+        say!("models: {} scopes, {unique} distinct states, {seconds:.1} s", record.models.len());
         if record.models.len() > 1 {
-            println!("{}", pairs());
+            say!("{}", pairs());
         }
     }
     let faults: Vec<&FaultField> = record.faults.iter().filter(|f| f.side == "model").collect();
@@ -141,7 +151,7 @@ pub fn show(record: &Record, columns: bool) {
     let caught = faults.iter().filter(|f| f.caught_by.is_some()).count();
     if columns {
         for fault in &faults {
-            println!(
+            say!(
                 "\nfault {}: caught by {}\n{}",
                 fault.name,
                 fault.caught_by.as_deref().unwrap_or("nothing"),
@@ -149,10 +159,7 @@ pub fn show(record: &Record, columns: bool) {
             );
         }
     }
-    println!(
-        "model faults caught: {caught}/{} (`catcache check FAULT` prints the shortest counterexample)",
-        faults.len()
-    );
+    say!("model faults caught: {caught}/{} (`catcache check FAULT` prints the shortest counterexample)", faults.len());
 }
 
 /// The pairs of features that meet in no scope.

@@ -42,6 +42,7 @@ pub fn run(record: &mut Record, chosen: Vec<Litmus>, full: bool, stop: &AtomicBo
         progress.inc(1);
     });
     progress.finish_and_clear();
+    skipped(record, "litmus files", verdicts.len(), files.len());
     for v in verdicts {
         // A file that is not one of ours has no pins to compare with.
         let failure = v.failure.clone().filter(|e| !(own.contains(&v.file) && e.starts_with("the file is not pinned")));
@@ -93,6 +94,7 @@ fn faults(record: &mut Record, files: &[Prepared], pins: &Pins, stop: &AtomicBoo
         progress.inc(1);
     });
     progress.finish_and_clear();
+    skipped(record, "faults of the code", verdicts.len(), catcache_conformance::rules::Rule::ALL.len());
     for v in verdicts {
         if v.caught_by.is_none() {
             record.fail(format!("the rule {} was switched off in the code, and no litmus file noticed", v.rule.name()));
@@ -108,7 +110,8 @@ fn faults(record: &mut Record, files: &[Prepared], pins: &Pins, stop: &AtomicBoo
 
 fn run_oracle(record: &mut Record, full: bool, stop: &AtomicBool) {
     let plans = Plan::all(ORACLE_ROUNDS[usize::from(full)], 1);
-    let progress = bar(plans.len() as u64, "oracle");
+    let count = plans.len();
+    let progress = bar(count as u64, "oracle");
     for plan in plans {
         if stop.load(Ordering::Relaxed) {
             break;
@@ -125,6 +128,14 @@ fn run_oracle(record: &mut Record, full: bool, stop: &AtomicBool) {
         progress.inc(1);
     }
     progress.finish_and_clear();
+    skipped(record, "plans of the oracle", record.oracle.len(), count);
+}
+
+/// Notes how many were not run. Only an interruption can be the reason.
+fn skipped(record: &mut Record, what: &str, run: usize, of: usize) {
+    if run < of {
+        record.skip(&format!("{} of {of} {what} (interrupted)", of - run));
+    }
 }
 
 fn seal_it(record: &Record, full: bool) -> Result<()> {
@@ -144,12 +155,16 @@ fn seal_it(record: &Record, full: bool) -> Result<()> {
 }
 
 /// Finds the bounds and counts to be pinned, and writes them into the checkout.
-pub fn pin(chosen: &[Litmus]) -> Result<bool> {
+pub fn pin(chosen: &[Litmus], stop: &AtomicBool) -> Result<bool> {
     let mut pins = Pins::shipped().map_err(|e| anyhow!(e))?;
     let texts = if chosen.is_empty() { litmus::shipped()? } else { chosen.to_vec() };
     let mut held = true;
     let mut files = Vec::new();
     for text in texts {
+        // Relaxed: see `stop_on_interrupt`.
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         let file = Prepared::new(text).map_err(|e| anyhow!(e))?;
         // A bound that was chosen stays: it may have been raised by hand.
         let bound = pins.litmus.get(&file.litmus.name).map_or_else(|| file.loom_bound(), |pin| pin.loom_bound);
@@ -157,10 +172,10 @@ pub fn pin(chosen: &[Litmus]) -> Result<bool> {
         match verdict.failure.filter(|e| !e.starts_with("its counts have changed")) {
             Some(failure) => {
                 held = false;
-                println!("{}: not pinned: {failure}", verdict.file);
+                say!("{}: not pinned: {failure}", verdict.file);
             }
             None => {
-                println!("{}: {:?}", verdict.file, verdict.counts);
+                say!("{}: {:?}", verdict.file, verdict.counts);
                 pins.litmus.insert(verdict.file, verdict.counts);
             }
         }
@@ -168,20 +183,24 @@ pub fn pin(chosen: &[Litmus]) -> Result<bool> {
     }
     if chosen.is_empty() {
         pins.litmus.retain(|name, _| files.iter().any(|f| f.litmus.name == *name));
-        for v in suite::faults(&files, &pins, workers(), &AtomicBool::new(false), &|_| {}) {
+        for v in suite::faults(&files, &pins, workers(), stop, &|_| {}) {
             match v.caught_by {
                 Some((file, part)) => {
-                    println!("fault {}: caught by {file} ({part})", v.rule.name());
+                    say!("fault {}: caught by {file} ({part})", v.rule.name());
                     pins.faults.insert(v.rule.name().into(), file);
                 }
                 None => {
                     held = false;
-                    println!("fault {}: nothing catches it", v.rule.name());
+                    say!("fault {}: nothing catches it", v.rule.name());
                 }
             }
         }
     }
-    println!("pinned in {}; build again to use them", pins.write().map_err(|e| anyhow!(e))?);
+    if stop.load(Ordering::Relaxed) {
+        say!("interrupted; nothing was pinned");
+        return Ok(false);
+    }
+    say!("pinned in {}; build again to use them", pins.write().map_err(|e| anyhow!(e))?);
     Ok(held)
 }
 
@@ -212,27 +231,27 @@ pub fn show(record: &Record, one: bool) {
             l.verdict.chars().take(60).collect(),
         ]);
     }
-    println!("{table}");
+    say!("{table}");
     if one {
         for l in &record.litmus {
-            println!("{}\nthe model allows:", l.title);
+            say!("{}\nthe model allows:", l.title);
             for outcome in &l.outcomes {
-                println!("  {outcome}");
+                say!("  {outcome}");
             }
         }
     }
     let (replayed, edges) = record.litmus.iter().fold((0, 0), |(r, e), l| (r + l.replayed, e + l.edges));
     let held = record.litmus.iter().filter(|l| l.verdict == "held").count();
-    println!("litmus files held: {held}/{}; edges replayed in lock step: {replayed}/{edges}", record.litmus.len());
+    say!("litmus files held: {held}/{}; edges replayed in lock step: {replayed}/{edges}", record.litmus.len());
     let code: Vec<&FaultField> = record.faults.iter().filter(|f| f.side == "code").collect();
     if !code.is_empty() {
         let caught = code.iter().filter(|f| f.caught_by.is_some()).count();
-        println!("faults of the code caught: {caught}/{}", code.len());
+        say!("faults of the code caught: {caught}/{}", code.len());
         for fault in &code {
-            println!("  {:<30} {}", fault.name, fault.caught_by.as_deref().unwrap_or("NOT CAUGHT"));
+            say!("  {:<30} {}", fault.name, fault.caught_by.as_deref().unwrap_or("NOT CAUGHT"));
         }
     }
     for o in &record.oracle {
-        println!("oracle, {}: {}", o.plan, o.verdict);
+        say!("oracle, {}: {}", o.plan, o.verdict);
     }
 }

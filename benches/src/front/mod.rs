@@ -2,6 +2,9 @@
 //!
 //! Each part fills its fields of one [`Record`]; the record becomes the screen and the JSON.
 
+#[macro_use]
+mod screen;
+
 mod bench;
 mod check;
 mod conform;
@@ -9,9 +12,11 @@ mod record;
 
 use anyhow::{Context, Result, bail};
 use catcache_conformance::litmus::{self, Litmus};
-use catcache_model::coherence::{Coherence, Fault, Scope};
+use catcache_model::coherence::{Program, Scope};
+use catcache_model::explorer::Coherent;
 use indicatif::{ProgressBar, ProgressStyle};
 use record::Record;
+pub use screen::said;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +29,7 @@ pub fn stop_on_interrupt() -> Arc<AtomicBool> {
     let set = ctrlc::set_handler(move || {
         // Relaxed: a flag that asks to stop; it guards no data.
         if flag.swap(true, Ordering::Relaxed) {
+            catcache_benches::counted::end_children();
             std::process::exit(130);
         }
         eprintln!("\ninterrupted: finishing what is running; once more to end at once");
@@ -36,9 +42,16 @@ pub fn stop_on_interrupt() -> Arc<AtomicBool> {
 
 /// A report that can't be written should be known before the work, not after it.
 fn writable(json: Option<&Path>) -> Result<()> {
-    if let Some(path) = json {
-        let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        opened.with_context(|| format!("the report can't be written to {}", path.display()))?;
+    let Some(path) = json else { return Ok(()) };
+    let there = path.exists();
+    std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .with_context(|| format!("the report can't be written to {}", path.display()))?;
+    if !there {
+        // No report is better than an empty one, should this run be cut short.
+        std::fs::remove_file(path).ok();
     }
     Ok(())
 }
@@ -59,7 +72,7 @@ fn bar(length: u64, what: &'static str) -> ProgressBar {
 }
 
 /// `catcache check`.
-pub fn check_command(names: &[String], full: bool, json: Option<&Path>, stop: &AtomicBool) -> Result<bool> {
+pub fn check_command(names: &[String], full: bool, json: Option<&Path>, stop: &Arc<AtomicBool>) -> Result<bool> {
     writable(json)?;
     let (scopes, faults) = check::select(names, full)?;
     let mut record = Record::new(&["conform", "bench"]);
@@ -79,7 +92,7 @@ pub fn conform_command(
     writable(json)?;
     let chosen = files.iter().map(|f| find_litmus(f)).collect::<Result<Vec<_>>>()?;
     if pin {
-        return conform::pin(&chosen);
+        return conform::pin(&chosen, stop);
     }
     let mut record = Record::new(&["check", "bench"]);
     conform::run(&mut record, chosen, full, stop)?;
@@ -97,7 +110,7 @@ pub fn bench_command(full: bool, unverified: bool, json: Option<&Path>, stop: &A
 }
 
 /// `catcache verify`.
-pub fn verify_command(scope: &[String], json: Option<&Path>, stop: &AtomicBool) -> Result<bool> {
+pub fn verify_command(scope: &[String], json: Option<&Path>, stop: &Arc<AtomicBool>) -> Result<bool> {
     writable(json)?;
     let (scopes, faults) = check::select(scope, false)?;
     let mut record = Record::new(&[]);
@@ -134,33 +147,44 @@ fn find_litmus(name: &str) -> Result<Litmus> {
         let known: Vec<&str> = shipped.iter().map(|l| l.name.as_str()).collect();
         bail!("there is no file `{name}`, and no shipped litmus file of that name; shipped are: {}", known.join(", "));
     }
-    Ok(Litmus::load(Path::new(name))?)
+    // Its text says the cause already; as a chain it would say it twice.
+    Litmus::load(Path::new(name)).map_err(|e| anyhow::anyhow!("{e}"))
 }
 
 /// `catcache explore`.
 pub fn explore(name: &str, port: u16) -> Result<bool> {
+    let mut counterexample = None;
     let program = if let Some(scope) = Scope::named(name) {
         scope.program
-    } else if let Some(fault) = Fault::ALL.iter().copied().find(|f| f.name() == name) {
+    } else if let Some(fault) = check::fault_named(name) {
         let scope = Scope::named(fault.scope()).context("the fault names a scope that does not exist")?;
-        let mut program = scope.program;
-        program.fault = Some(fault);
-        program
+        counterexample = catcache_model::check::fault(fault).map(|v| v.counterexample);
+        Program { fault: Some(fault), ..scope.program }
+    } else if looks_like_a_name(name) {
+        let known: Vec<String> = litmus::shipped()?.into_iter().map(|l| l.name).collect();
+        bail!(
+            "`{name}` is neither a scope, nor a fault, nor a litmus file\n  {}\n  litmus files: {}",
+            check::known_names(),
+            known.join(", ")
+        );
     } else {
-        let litmus = find_litmus(name).with_context(|| {
-            format!("`{name}` is no scope ({}) and no fault (see `catcache check`) either", scope_names())
-        })?;
-        catcache_conformance::refinement::Map::new(&litmus).program
+        catcache_conformance::refinement::Map::new(&find_litmus(name)?).program
     };
     // The server ends the process if it can't have the port, and says nothing of use: look first.
     let address = format!("127.0.0.1:{port}");
-    std::net::TcpListener::bind(&address).with_context(|| format!("can't serve on {address}; try --port"))?;
-    println!("exploring `{name}` on http://{address}/ (Ctrl-C ends it)");
+    std::net::TcpListener::bind(&address)
+        .with_context(|| format!("can't serve on {address}; choose another port with --port"))?;
+    let model = Coherent::new(program);
+    say!("exploring `{name}` on http://{address}/ (Ctrl-C ends it)");
+    if let Some(run) = counterexample {
+        say!("the shortest counterexample: http://{address}/{}", model.place(&run));
+    }
     use stateright::Model as _;
-    Coherence::new(program).checker().serve(address);
+    model.checker().serve(address);
     Ok(true)
 }
 
-fn scope_names() -> String {
-    Scope::all().iter().map(|s| s.name).collect::<Vec<_>>().join(", ")
+/// No shipped litmus file, and nothing that lies on the disk.
+fn looks_like_a_name(name: &str) -> bool {
+    !Path::new(name).exists() && find_litmus(name).is_err()
 }

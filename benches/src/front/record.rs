@@ -173,13 +173,13 @@ impl Record {
         }
         .to_owned();
         for failure in &self.failures {
-            println!("\nFAILED: {failure}");
+            say!("\nFAILED: {failure}");
         }
         for skipped in &self.skipped {
-            println!("not run: {skipped}");
+            say!("not run: {skipped}");
         }
         if !self.parts_left_out.is_empty() {
-            println!("(`verify` also runs: {})", self.parts_left_out.join(", "));
+            say!("(`verify` also runs: {})", self.parts_left_out.join(", "));
         }
         let say = match self.verdict.as_str() {
             "held" => "everything held",
@@ -187,12 +187,57 @@ impl Record {
             "interrupted" => "interrupted; no verdict",
             _ => "something did not hold",
         };
-        println!("verdict: {} -- {say}", self.verdict);
+        say!("verdict: {} -- {say}", self.verdict);
         if let Some(path) = json {
             let text = serde_json::to_string_pretty(&self)? + "\n";
-            std::fs::write(path, text)
+            write_whole(path, &text)
                 .with_context(|| format!("the report could not be written to {}", path.display()))?;
         }
         Ok(self.verdict == "held")
+    }
+}
+
+/// Writes a file so that nobody finds half of it: as a draft beside it, which then takes its place. A device or a pipe,
+/// and a file in a folder that takes no draft, are written to.
+fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+    // A link stays one: the draft takes the place of what it leads to.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if path.metadata().is_ok_and(|m| !m.is_file()) {
+        return std::fs::write(path, text);
+    }
+    let mut draft = path.clone().into_os_string();
+    draft.push(format!(".{}", std::process::id()));
+    if std::fs::File::create(&draft).is_err() {
+        return std::fs::write(path, text);
+    }
+    let written = std::fs::write(&draft, text).and_then(|()| std::fs::rename(&draft, &path));
+    if written.is_err() {
+        // It is of no use; that it may stay behind is less than the error that is reported.
+        std::fs::remove_file(&draft).ok();
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_takes_the_place_of_the_last_one_and_leaves_no_draft() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("report.json"), folder.path().join("link.json"));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for (path, text) in [(&file, "one"), (&file, "two"), (&link, "three")] {
+            write_whole(path, text).unwrap();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        }
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_device_is_written_to_and_a_full_one_refuses() {
+        write_whole(Path::new("/dev/null"), "text").unwrap();
+        assert!(write_whole(Path::new("/dev/full"), "text").is_err());
     }
 }
