@@ -9,9 +9,9 @@
 //! | `State::slots[s]`, linked or unlinked | `SharedImage::entries`, by the place where the slot lies | Publish, Unlink, Evict, Find, Release |
 //! | `Slot::references` | `EntryImage::references` | Find, Publish, Unlink, Release |
 //! | free slots | `SharedImage::free_slots` | Allocate, Free |
-//! | `Backend::local[k]` | `PrivateImage::local` | LocalHit…Publish, Accept, CommandEnd, Undo |
+//! | `Backend::local[k]` | `PrivateImage::local` | LocalHit…Publish, Accept, CommandEnd, SubCommit, SubAbort, Undo |
 //! | `Backend::snapshot.token` | `PrivateImage::snapshot` | Snapshot, Accept, CommandEnd, Close, Undo, Check |
-//! | `Backend::finished ++ pending` | `PrivateImage::dirty` | Write, CommandEnd, Close, Undo, Accept |
+//! | `Backend::dirty()`, level by level | `PrivateImage::dirty` | Write, CommandEnd, SubBegin, SubCommit, SubAbort, Close, Undo, Accept |
 //! | `Row` (version and presence) | the row's bytes, which name the write that made them | Write |
 //! | `Step`, `Seen` | `Step`, `Seen` of the probe | every step |
 //!
@@ -182,6 +182,9 @@ impl Map {
             LitmusOp::Update(k) => Op::Update(to_model[k]),
             LitmusOp::Delete(k) => Op::Delete(to_model[k]),
             LitmusOp::CommandEnd => Op::CommandEnd,
+            LitmusOp::SubBegin => Op::SubBegin,
+            LitmusOp::SubCommit => Op::SubCommit,
+            LitmusOp::SubAbort => Op::SubAbort,
             LitmusOp::Commit => Op::Commit,
             LitmusOp::CommitFails => Op::CommitFails,
             LitmusOp::Abort => Op::Abort,
@@ -404,9 +407,7 @@ impl Correspondence {
             }
         }
         same("token of the snapshot", code.snapshot, b.snapshot.as_ref().map(|s| u64::from(s.token)))?;
-        let mut classes: Vec<u8> = b.finished.to_vec();
-        classes.extend(b.pending.iter().filter(|c| !b.finished.contains(c)));
-        let dirty = classes.iter().map(|c| map.class(*c)).collect();
+        let dirty = b.dirty().iter().map(|c| map.class(*c)).collect();
         same("dirty set", code.dirty.clone(), dirty)
     }
 

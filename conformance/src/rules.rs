@@ -6,7 +6,8 @@ macro_rules! each_rule {
         $with! { AcceptBeforeProbe CheckStripe OpenStripe AdvanceClock MarkAtClose SendMessages DropSnapshotOnAccept
         DropLocalOnAccept DoomRunningLoad ConsultDirtyAtProbe ConsultDirtyAtPublish DropSnapshotOnNewerHit
         DropSnapshotOnUselessPublish DropLocalOnAbort DropSnapshotOnAbort DropLocalAtCommandEnd
-        DropSnapshotAtCommandEnd KeepDirtyOnReset ResetDropsLocal TakeReference UnlinkBeforeFree TokenPerSnapshot
+        DropSnapshotAtCommandEnd KeepDirtyAtSubCommit DropLocalOnSubAbort DropSnapshotOnSubAbort KeepParentOnSubAbort
+        KeepDirtyOnReset ResetDropsLocal TakeReference UnlinkBeforeFree TokenPerSnapshot
         RegisterMessage DropDirtyAtEnd WithdrawOnFailure }
     };
 }

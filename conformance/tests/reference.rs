@@ -41,6 +41,8 @@ const SESSIONS: u8 = 3;
 const RING: u16 = 8;
 const CACHE: u8 = 0;
 const DATABASE: u32 = 1;
+/// Most subtransactions in one another.
+const DEPTH_MAX: usize = 3;
 /// The model counts the versions of a key in a few bits.
 const WRITES_MAX: u8 = 30;
 /// Where slots are not counted: each key linked, and as many again unlinked but held by each session, and some.
@@ -171,11 +173,14 @@ impl Model {
     }
 
     fn may(&self, Operation { session, op }: &Operation) -> bool {
-        let in_transaction = self.state.backends[usize::from(*session)].in_transaction;
+        let b = &self.state.backends[usize::from(*session)];
+        let in_transaction = b.in_transaction;
         match op {
             Op::Lookup(_) | Op::Accept | Op::CommandEnd => true,
             Op::Begin => !in_transaction,
             Op::Insert(k) | Op::Update(k) | Op::Delete(k) => in_transaction && self.may_write(*k),
+            Op::SubBegin => in_transaction && b.pending.is_empty() && b.outer.len() < DEPTH_MAX,
+            Op::SubCommit | Op::SubAbort => !b.outer.is_empty(),
             Op::Commit | Op::Abort => in_transaction,
             Op::CommitFails => in_transaction && self.program.memory(),
             Op::Evict(_) => self.program.memory(),
@@ -213,6 +218,14 @@ impl<V: Variant> ReferenceStateMachine for Machine<V> {
                 (2, Just(Op::CommandEnd).boxed()),
             ];
             if model.state.backends[usize::from(session)].in_transaction {
+                let b = &model.state.backends[usize::from(session)];
+                if b.pending.is_empty() && b.outer.len() < DEPTH_MAX {
+                    ops.push((3, Just(Op::SubBegin).boxed()));
+                }
+                if !b.outer.is_empty() {
+                    ops.push((2, Just(Op::SubCommit).boxed()));
+                    ops.push((2, Just(Op::SubAbort).boxed()));
+                }
                 ops.push((3, Just(Op::Commit).boxed()));
                 ops.push((2, Just(Op::Abort).boxed()));
                 if !writable.is_empty() {
@@ -374,6 +387,9 @@ impl World {
                 backend.command_end();
                 Ok(())
             }
+            Op::SubBegin => return backend.begin_sub().map(|()| (Ran::Whole, None)).map_err(|e| words(&e)),
+            Op::SubCommit => return backend.commit_sub().map(|()| (Ran::Whole, None)).map_err(|e| words(&e)),
+            Op::SubAbort => return backend.abort_sub().map(|()| (Ran::Whole, None)).map_err(|e| words(&e)),
             Op::Commit => return backend.commit().map(|()| (Ran::Whole, None)).map_err(|e| words(&e)),
             Op::CommitFails => {
                 backend.catalog_mut().refuse_next_visible();
@@ -566,6 +582,10 @@ fn a_rule_that_is_switched_off_in_the_code_is_noticed() {
         DropSnapshotOnAbort,
         DropLocalAtCommandEnd,
         DropSnapshotAtCommandEnd,
+        KeepDirtyAtSubCommit,
+        DropLocalOnSubAbort,
+        DropSnapshotOnSubAbort,
+        KeepParentOnSubAbort,
         KeepDirtyOnReset,
         ResetDropsLocal,
         RegisterMessage,

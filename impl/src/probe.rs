@@ -1,6 +1,7 @@
 //! The atomic steps of the protocol, and how a harness watches them.
 //!
-//! Every [`Step`] is one lock section or one atomic access (or wholly private: `LocalHit`, `CommandEnd`). The code calls
+//! Every [`Step`] is one lock section or one atomic access (or wholly private: `LocalHit`, `CommandEnd`, `SubBegin`,
+//! `SubCommit`). The code calls
 //! [`Probe::before`] when it is about to take a step, with no lock of the cache held: the only place where a harness may
 //! park a backend. It calls [`Probe::took`] when the step has taken effect, inside its critical section, with what the
 //! step saw. The same names stand in the model's actions, in traces and in the docs.
@@ -55,6 +56,12 @@ pub enum Step {
     Write,
     /// Own changes of the command become visible to oneself. Private.
     CommandEnd,
+    /// A subtransaction begins. Private.
+    SubBegin,
+    /// A subtransaction's changes become its parent's; a command ends with it. Private.
+    SubCommit,
+    /// A subtransaction is undone in the catalog, and the locks that it took are released.
+    SubAbort,
     /// C: the commit is logged.
     Log,
     /// One stamp is opened.
@@ -177,6 +184,14 @@ pub enum Rule {
     DropLocalOnAbort,
     /// An abort drops the own snapshot.
     DropSnapshotOnAbort,
+    /// The changes of a subtransaction that commits stay in the dirty set.
+    KeepDirtyAtSubCommit,
+    /// The abort of a subtransaction drops the local entries that it covers.
+    DropLocalOnSubAbort,
+    /// The abort of a subtransaction drops the own snapshot (A14).
+    DropSnapshotOnSubAbort,
+    /// The abort of a subtransaction leaves its parent's changes in the dirty set.
+    KeepParentOnSubAbort,
     /// The end of a command drops the local entries that it changed.
     DropLocalAtCommandEnd,
     /// The end of a command drops the own snapshot.

@@ -48,6 +48,9 @@ branches! {
     WritePut = "write: row";
     WriteDelete = "write: no row";
     CommandEnd = "command end";
+    SubBegin = "subtransaction: begin";
+    SubCommit = "subtransaction: commit";
+    SubAbort = "subtransaction: abort";
     Log = "log (C)";
     OpenFirst = "open: first bracket";
     OpenSecond = "open: another is open";
@@ -127,6 +130,9 @@ fn branch(step: Step, seen: Seen) -> Branch {
         (Step::Write, Seen::Row { present: false }) => WriteDelete,
         (Step::Write, _) => WritePut,
         (Step::CommandEnd, _) => CommandEnd,
+        (Step::SubBegin, _) => SubBegin,
+        (Step::SubCommit, _) => SubCommit,
+        (Step::SubAbort, _) => SubAbort,
         (Step::Log, _) => Log,
         (Step::Open, Seen::Stamp(stamp)) if stamp.open > 1 => OpenSecond,
         (Step::Open, _) => OpenFirst,

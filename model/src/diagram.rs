@@ -26,6 +26,9 @@ pub fn op(program: &Program, op: Op) -> String {
         Op::CommandEnd => "end",
         Op::Commit => "commit",
         Op::CommitFails => "commit fails",
+        Op::SubBegin => "subbegin",
+        Op::SubCommit => "subcommit",
+        Op::SubAbort => "subabort",
         Op::Abort => "abort",
         Op::Evict(_) => "evict",
     };
@@ -123,10 +126,15 @@ enum Partner {
 
 fn partner(step: Step) -> Partner {
     match step {
-        Step::LocalHit | Step::CommandEnd => Partner::Nobody,
-        Step::Snapshot | Step::Scan | Step::Write | Step::Log | Step::Visible | Step::Unlock | Step::Undo => {
-            Partner::Catalog
-        }
+        Step::LocalHit | Step::CommandEnd | Step::SubBegin | Step::SubCommit => Partner::Nobody,
+        Step::Snapshot
+        | Step::Scan
+        | Step::Write
+        | Step::Log
+        | Step::Visible
+        | Step::Unlock
+        | Step::Undo
+        | Step::SubAbort => Partner::Catalog,
         Step::Accept
         | Step::Find
         | Step::Check

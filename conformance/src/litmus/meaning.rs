@@ -13,6 +13,7 @@ pub(super) fn check(reading: &Reading<'_>) -> Result<(), LitmusError> {
     }
     for backend in 0..litmus.backends.len() {
         transactions(reading, backend)?;
+        subtransactions(reading, backend)?;
         for key in 0..litmus.keys.len() {
             rows(reading, backend, key)?;
         }
@@ -26,7 +27,8 @@ fn transactions(reading: &Reading<'_>, backend: usize) -> Result<(), LitmusError
     let mut begun: Option<Span> = None;
     for (&op, &at) in decl.ops.iter().zip(&reading.op_spans[backend]) {
         let outside = begun.is_none();
-        let needs = op.writes().is_some() || op.ends_transaction() || op == Op::CommandEnd;
+        let sub = matches!(op, Op::SubBegin | Op::SubCommit | Op::SubAbort);
+        let needs = op.writes().is_some() || op.ends_transaction() || op == Op::CommandEnd || sub;
         if needs && outside {
             let message = format!("`{}` outside a transaction", reading.litmus.op_text(op));
             return Err(reading.error(Fault::Meaning, at, message, Some("put `begin` before it".to_owned())));
@@ -50,6 +52,35 @@ fn transactions(reading: &Reading<'_>, backend: usize) -> Result<(), LitmusError
     }
 }
 
+/// Subtransactions are begun before they are ended, and not in the middle of a command (A26).
+fn subtransactions(reading: &Reading<'_>, backend: usize) -> Result<(), LitmusError> {
+    let decl = &reading.litmus.backends[backend];
+    let (mut depth, mut pending) = (0, false);
+    for (&op, &at) in decl.ops.iter().zip(&reading.op_spans[backend]) {
+        let refuse =
+            |message: String, hint: &str| Err(reading.error(Fault::Meaning, at, message, Some(hint.to_owned())));
+        match op {
+            Op::SubBegin if pending => {
+                let message = "`subbegin` while the command has changes that it has not ended with (A26)".to_owned();
+                return refuse(message, "put `end` before it");
+            }
+            Op::SubBegin => depth += 1,
+            Op::SubCommit | Op::SubAbort if depth == 0 => {
+                let message = format!("`{}` outside a subtransaction", reading.litmus.op_text(op));
+                return refuse(message, "put `subbegin` before it");
+            }
+            Op::SubCommit | Op::SubAbort => depth -= 1,
+            _ if op.ends_transaction() => depth = 0,
+            _ => {}
+        }
+        pending = match op {
+            Op::Lookup(_) | Op::Accept | Op::Evict(_) => pending,
+            _ => op.writes().is_some(),
+        };
+    }
+    Ok(())
+}
+
 /// A row is inserted only where there is none, changed only where there is one, as far as that is certain: always if
 /// nobody else writes the key, else only for what this very transaction has written (it holds the key's lock).
 fn rows(reading: &Reading<'_>, backend: usize, key: usize) -> Result<(), LitmusError> {
@@ -61,6 +92,8 @@ fn rows(reading: &Reading<'_>, backend: usize, key: usize) -> Result<(), LitmusE
         .all(|(b, decl)| b == backend || decl.ops.iter().all(|op| op.writes() != Some(key)));
     let first = if alone { Some(!litmus.keys[key].absent) } else { None };
     let (mut committed, mut present) = (first, first);
+    // What it was before each open subtransaction.
+    let mut before = Vec::new();
     for (&op, &at) in litmus.backends[backend].ops.iter().zip(&reading.op_spans[backend]) {
         let name = &litmus.keys[key].name;
         match (op, present) {
@@ -82,12 +115,21 @@ fn rows(reading: &Reading<'_>, backend: usize, key: usize) -> Result<(), LitmusE
             }
             (Op::Insert(k) | Op::Update(k), _) if k == key => present = Some(true),
             (Op::Delete(k), _) if k == key => present = Some(false),
+            (Op::SubBegin, _) => before.push(present),
+            (Op::SubCommit, _) => {
+                before.pop();
+            }
+            // Not written before, so not locked: somebody else may have.
+            (Op::SubAbort, _) => present = before.pop().flatten(),
             (Op::Commit, _) => {
                 committed = if alone { present } else { None };
                 present = committed;
             }
             (Op::Abort | Op::CommitFails, _) => present = committed,
             _ => {}
+        }
+        if op.ends_transaction() {
+            before.clear();
         }
     }
     Ok(())

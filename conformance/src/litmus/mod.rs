@@ -31,6 +31,7 @@
 //! | `entries n` | entries that the shared table holds; no limit if not said |
 //! | `local n` | entries that a local view keeps at an accept; no limit if not said |
 //! | `end` | command end: own changes so far become visible to the backend itself |
+//! | `subbegin`, `subcommit`, `subabort` | a subtransaction: `SAVEPOINT`, `RELEASE`, `ROLLBACK TO`; they nest |
 //! | `commit fails` | the commit fails before the change becomes visible: its bracket is withdrawn, the transaction aborts |
 //! | `evict k` | somebody wants the memory: the entry of `k` goes, if nobody refers to it |
 //! | `reader.2 = v1` | the second lookup of `reader` answered `v1`; `.2` may be left out if there is just one lookup |
@@ -116,6 +117,12 @@ pub enum Op {
     Delete(usize),
     /// Command end (A23).
     CommandEnd,
+    /// Begin a subtransaction (A26).
+    SubBegin,
+    /// End the innermost subtransaction; its changes are the parent's.
+    SubCommit,
+    /// Undo the innermost subtransaction (A27).
+    SubAbort,
     /// Commit.
     Commit,
     /// A commit that fails before anything becomes visible: bracket withdrawn, then abort.
@@ -135,6 +142,9 @@ impl Op {
             | Op::Accept
             | Op::Begin
             | Op::CommandEnd
+            | Op::SubBegin
+            | Op::SubCommit
+            | Op::SubAbort
             | Op::Commit
             | Op::CommitFails
             | Op::Abort
@@ -343,6 +353,9 @@ impl Litmus {
             Op::Update(key) => format!("update {}", name(key)),
             Op::Delete(key) => format!("delete {}", name(key)),
             Op::CommandEnd => "end".into(),
+            Op::SubBegin => "subbegin".into(),
+            Op::SubCommit => "subcommit".into(),
+            Op::SubAbort => "subabort".into(),
             Op::Commit => "commit".into(),
             Op::CommitFails => "commit fails".into(),
             Op::Abort => "abort".into(),

@@ -9,7 +9,21 @@ use super::{
 };
 
 const LINES: [&str; 9] = ["layer", "keys", "stripes", "ring", "entries", "local", "backend", "never", "sometimes"];
-const OPS: [&str; 10] = ["lookup", "evict", "accept", "insert", "update", "delete", "begin", "end", "commit", "abort"];
+const OPS: [&str; 13] = [
+    "lookup",
+    "evict",
+    "accept",
+    "insert",
+    "update",
+    "delete",
+    "begin",
+    "end",
+    "commit",
+    "abort",
+    "subbegin",
+    "subcommit",
+    "subabort",
+];
 
 /// The file as far as it was read, with the places that later checks point at.
 pub(super) struct Reading<'t> {
@@ -378,6 +392,9 @@ fn op(line: &mut Line<'_, '_>) -> Result<Op, LitmusError> {
         "begin" => return Ok(Op::Begin),
         "end" => return Ok(Op::CommandEnd),
         "abort" => return Ok(Op::Abort),
+        "subbegin" => return Ok(Op::SubBegin),
+        "subcommit" => return Ok(Op::SubCommit),
+        "subabort" => return Ok(Op::SubAbort),
         "commit" => return Ok(if line.takes_word("fails") { Op::CommitFails } else { Op::Commit }),
         _ => {
             line.at -= 1;

@@ -35,6 +35,9 @@ fn step(step: cache::Step) -> Option<Step> {
         cache::Step::Free => Step::Free,
         cache::Step::Write => Step::Write,
         cache::Step::CommandEnd => Step::CommandEnd,
+        cache::Step::SubBegin => Step::SubBegin,
+        cache::Step::SubCommit => Step::SubCommit,
+        cache::Step::SubAbort => Step::SubAbort,
         cache::Step::Log => Step::Log,
         cache::Step::Open(Stripe) => Step::Open,
         cache::Step::Visible => Step::Visible,
@@ -241,6 +244,9 @@ impl Actor {
             Op::Insert(k) | Op::Update(k) => self.write(nth, k, true)?,
             Op::Delete(k) => self.write(nth, k, false)?,
             Op::CommandEnd => self.backend.command_end(),
+            Op::SubBegin => self.backend.begin_sub().map_err(|e| e.to_string())?,
+            Op::SubCommit => self.backend.commit_sub().map_err(|e| e.to_string())?,
+            Op::SubAbort => self.backend.abort_sub().map_err(|e| e.to_string())?,
             Op::Commit => {
                 self.backend.commit().map_err(|e| e.to_string())?;
                 self.desk.done(self.me, true);

@@ -8,6 +8,7 @@
 //!     load:    (token) → snapshot → scan → (publish)
 //!     commit:  log → (open the bracket) → make_visible → (close it) → (send messages) → unlock
 //!     abort:   undo
+//!     subtransaction (see [`Subtransactions`]):  begin_sub → commit_sub, or abort_sub
 //! ```
 
 use crate::key::Key;
@@ -66,6 +67,21 @@ pub trait Catalog {
 
     /// Abort: forgets the changes and releases the locks. Called also for a transaction that changed nothing.
     fn undo(&mut self);
+}
+
+/// A catalog whose transactions have subtransactions, as `SAVEPOINT` makes them. They nest; a commit or an abort of the
+/// transaction counts as one of all that are still open.
+pub trait Subtransactions: Catalog {
+    /// A subtransaction begins: what is changed from now on belongs to it. The running command has changed nothing (A26).
+    /// Can't fail.
+    fn begin_sub(&mut self);
+
+    /// The innermost subtransaction ends, and what it has changed and locked is its parent's. Can't fail.
+    fn commit_sub(&mut self);
+
+    /// The innermost subtransaction is undone: the own scans see what they saw before it, and the locks that it took are
+    /// released. Can't fail.
+    fn abort_sub(&mut self);
 }
 
 /// What a running scan may do with the backend that it runs for.

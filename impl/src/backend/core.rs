@@ -172,7 +172,7 @@ impl<P: Probe> Core<P> {
                 self.local.clear(&mut self.dropped);
             }
             if !self.probe.keeps(Rule::KeepDirtyOnReset) {
-                self.dirty.take();
+                self.dirty.forget();
             }
         }
         if self.probe.keeps(Rule::DropLocalOnAccept) {
@@ -228,7 +228,7 @@ impl<P: Probe> Core<P> {
     /// Drops the dirty set at the end of the transaction.
     pub(super) fn forget_changes(&mut self) {
         if self.probe.keeps(Rule::DropDirtyAtEnd) {
-            self.dirty.take();
+            self.dirty.clear();
         }
     }
 
@@ -237,6 +237,14 @@ impl<P: Probe> Core<P> {
             return Ok(());
         }
         Err(Error::Transaction { operation, reason: "no transaction is running; call begin first" })
+    }
+
+    pub(super) fn require_sub(&self, operation: &'static str) -> Result<(), Error> {
+        self.require_transaction(operation)?;
+        if self.dirty.depth() > 0 {
+            return Ok(());
+        }
+        Err(Error::Transaction { operation, reason: "no subtransaction is open; call begin_sub first" })
     }
 
     /// Hands the private state over to a harness.
@@ -262,7 +270,7 @@ impl<P: Probe> Core<P> {
         PrivateImage {
             local,
             snapshot: self.held.map(|token| token.value()),
-            dirty: self.dirty.messages().iter().map(|m| (m.database, m.cache, m.hash)).collect(),
+            dirty: self.dirty.messages().map(|m| (m.database, m.cache, m.hash)).collect(),
             ring_position: self.ring.position(),
         }
     }

@@ -2,15 +2,19 @@
 //!
 //! Three things are asked of it. While the transaction runs, whether a key is *covered*: then the backend must neither
 //! believe the shared table (it holds the committed row) nor publish what it reads (its own, uncommitted row): D7, D8.
-//! At a command's end, what that command changed: those entries leave the local view (A23). At commit, the messages, each
-//! once, in the order of their first registration; the stamps that the bracket opens are derived from the same list.
+//! At a command's end and at an abort, what that command or that (sub)transaction changed: those entries leave the local
+//! view (A23, A26, A27). At commit, the messages, each once, in the order of their first registration; the stamps that the
+//! bracket opens are derived from the same list.
 //!
 //! A change is registered whether or not its row is cached anywhere (A25) and whether or not the transaction ever gets
 //! an identity of its own (A21). A reset of the backend never touches this set: it says what *this* transaction did, and
 //! the ring can't know (B38).
 //!
-//! Invariant: `registered` holds exactly the elements of `messages`, and for each the last command that changed it;
-//! `pending` holds exactly those whose last command is the running one.
+//! The set has a level for the transaction and one for each subtransaction that is open. A subtransaction's commit adds its
+//! level to the parent's, its abort takes it away and touches nothing of the parent (A26).
+//!
+//! Invariant, of each level: `registered` holds exactly the elements of `messages`, and for each the last command that
+//! changed it. `pending` holds exactly what the running command has changed; it belongs to the last level.
 
 use super::ring::Message;
 use std::collections::HashMap;
@@ -19,22 +23,51 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// The changes of one transaction. See the module's docs.
 #[derive(Debug, Default)]
 pub(super) struct DirtySet {
-    /// Each changed (database, cache, hash) once, in order of first registration.
-    messages: Vec<Message>,
-    /// The same, with the number of the last command that changed it.
-    registered: HashMap<Message, u64, BuildHasherDefault<Mix>>,
-    /// Those that the running command has changed.
+    /// The level of the running (sub)transaction.
+    inner: Level,
+    /// Those of the enclosing ones, the transaction's first.
+    outer: Vec<Level>,
+    /// What the running command has changed.
     pending: Vec<Message>,
     /// The number of the running command.
     command: u64,
 }
 
+/// What a (sub)transaction has changed.
+#[derive(Debug, Default)]
+struct Level {
+    /// Each changed (database, cache, hash) once, in order of first registration.
+    messages: Vec<Message>,
+    /// The same, with the number of the last command that changed it.
+    registered: HashMap<Message, u64, BuildHasherDefault<Mix>>,
+}
+
+impl Level {
+    fn covers(&self, message: Message) -> bool {
+        // The usual case is a transaction that has changed nothing.
+        !self.messages.is_empty() && self.registered.contains_key(&message)
+    }
+
+    /// Adds what a subtransaction has changed.
+    fn absorb(&mut self, sub: Level) {
+        if self.messages.is_empty() {
+            *self = sub;
+            return;
+        }
+        for message in sub.messages {
+            if self.registered.insert(message, sub.registered[&message]).is_none() {
+                self.messages.push(message);
+            }
+        }
+    }
+}
+
 impl DirtySet {
     /// Registers a change by the running command. Amortised O(1).
     pub(super) fn register(&mut self, message: Message) {
-        match self.registered.insert(message, self.command) {
+        match self.inner.registered.insert(message, self.command) {
             None => {
-                self.messages.push(message);
+                self.inner.messages.push(message);
                 self.pending.push(message);
             }
             Some(command) if command != self.command => self.pending.push(message),
@@ -42,15 +75,19 @@ impl DirtySet {
         }
     }
 
-    /// Whether the transaction has changed a row of this hash, in the running command or before. O(1).
+    /// Whether the transaction has changed a row of this hash, in the running command or before. O(depth of nesting).
     pub(super) fn covers(&self, message: Message) -> bool {
-        // The usual case is a transaction that has changed nothing.
-        !self.messages.is_empty() && self.registered.contains_key(&message)
+        self.inner.covers(message) || self.outer.iter().any(|level| level.covers(message))
     }
 
-    /// What the transaction has changed, each once, in order of first registration.
-    pub(super) fn messages(&self) -> &[Message] {
-        &self.messages
+    /// What the transaction has changed, level by level: within a level each once, in order of first registration.
+    pub(super) fn messages(&self) -> impl Iterator<Item = Message> + '_ {
+        self.outer.iter().chain([&self.inner]).flat_map(|level| level.messages.iter().copied())
+    }
+
+    /// Whether the running command has changed anything.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Ends the running command and returns what it has changed.
@@ -59,9 +96,49 @@ impl DirtySet {
         std::mem::take(&mut self.pending)
     }
 
-    /// Forgets everything and returns the messages.
-    pub(super) fn take(&mut self) -> Vec<Message> {
-        std::mem::take(self).messages
+    /// How many subtransactions are open.
+    pub(super) fn depth(&self) -> usize {
+        self.outer.len()
+    }
+
+    /// Opens a level. The running command has changed nothing (A26).
+    pub(super) fn begin_sub(&mut self) {
+        debug_assert!(self.pending.is_empty(), "A26: a subtransaction starts with a command");
+        self.outer.push(std::mem::take(&mut self.inner));
+    }
+
+    /// Adds the last level to its parent. O(changes of the level).
+    pub(super) fn commit_sub(&mut self) {
+        if let Some(parent) = self.outer.pop() {
+            let sub = std::mem::replace(&mut self.inner, parent);
+            self.inner.absorb(sub);
+        }
+    }
+
+    /// Takes the last level away, and what the running command has changed; returns what it held.
+    pub(super) fn abort_sub(&mut self) -> Vec<Message> {
+        self.pending.clear();
+        self.outer.pop().map(|parent| std::mem::replace(&mut self.inner, parent).messages).unwrap_or_default()
+    }
+
+    /// Adds all open levels to the transaction's, and returns its messages.
+    pub(super) fn flatten(&mut self) -> &[Message] {
+        while self.depth() > 0 {
+            self.commit_sub();
+        }
+        &self.inner.messages
+    }
+
+    /// Forgets everything, the levels stay open.
+    pub(super) fn forget(&mut self) {
+        let depth = self.depth();
+        *self = DirtySet { command: self.command, ..DirtySet::default() };
+        self.outer.resize_with(depth, Level::default);
+    }
+
+    /// Forgets everything, levels too.
+    pub(super) fn clear(&mut self) {
+        *self = DirtySet::default();
     }
 }
 
@@ -113,7 +190,8 @@ mod tests {
         assert!(set.covers(message(1)), "finished");
         assert!(!set.covers(Message { database: 0, ..message(1) }), "another database is another key (D29)");
         assert!(!set.covers(Message { cache: 8, ..message(1) }), "another cache is another key");
-        assert_eq!(set.take(), [message(1)]);
+        assert_eq!(set.flatten(), [message(1)]);
+        set.clear();
         assert!(!set.covers(message(1)));
     }
 
@@ -129,7 +207,42 @@ mod tests {
         set.register(message(3));
         assert_eq!(set.end_command(), [message(2), message(3)]);
         assert_eq!(set.end_command(), []);
-        assert_eq!(set.messages(), [message(1), message(2), message(3)]);
+        assert_eq!(set.flatten(), [message(1), message(2), message(3)]);
+    }
+
+    #[test]
+    fn a_level_is_added_to_its_parent_or_taken_away_alone() {
+        let mut set = DirtySet::default();
+        set.register(message(1));
+        set.end_command();
+        set.begin_sub();
+        set.register(message(2));
+        set.register(message(1));
+        assert_eq!(set.end_command(), [message(2), message(1)], "a change is one of each level that made it");
+        set.begin_sub();
+        set.register(message(3));
+        assert!((1..=3).all(|hash| set.covers(message(hash))));
+        assert_eq!(set.messages().collect::<Vec<_>>(), [1, 2, 1, 3].map(message));
+        assert_eq!(set.abort_sub(), [message(3)], "what was pending too");
+        assert!(!set.is_pending() && !set.covers(message(3)));
+        assert_eq!(set.abort_sub(), [message(2), message(1)]);
+        assert!(set.covers(message(1)) && !set.covers(message(2)), "the parent's changes are still its own");
+
+        set.begin_sub();
+        set.register(message(1));
+        set.register(message(4));
+        set.end_command();
+        set.begin_sub();
+        set.register(message(5));
+        set.end_command();
+        set.commit_sub();
+        assert_eq!(set.depth(), 1);
+        assert_eq!(set.flatten(), [1, 4, 5].map(message), "each once, whoever made it first");
+        set.begin_sub();
+        set.forget();
+        assert_eq!((set.depth(), set.covers(message(1))), (1, false));
+        set.clear();
+        assert_eq!((set.depth(), set.messages().count()), (0, 0));
     }
 
     #[test]
@@ -139,6 +252,6 @@ mod tests {
             set.register(message(hash * 3));
         }
         assert!((0..150_000).all(|hash| set.covers(message(hash)) == (hash % 3 == 0)));
-        assert_eq!(set.messages().len(), 50_000);
+        assert_eq!(set.flatten().len(), 50_000);
     }
 }

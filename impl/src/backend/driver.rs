@@ -6,7 +6,7 @@
 use super::core::{Core, Running};
 use super::local_view::Local;
 use super::ring::Message;
-use super::{Catalog, CommitError, LookupError};
+use super::{Catalog, CommitError, LookupError, Subtransactions};
 use crate::error::Error;
 use crate::key::{Key, Packed};
 use crate::probe::{Probe, Rule, Seen, Step};
@@ -147,15 +147,20 @@ impl<C: Catalog, P: Probe> Driver<C, P> {
         self.catalog.command_end();
         let changed = self.core.dirty.end_command();
         self.core.probe.took(Step::CommandEnd, Seen::Nothing);
+        self.show_own(&changed);
+    }
+
+    /// The second half of a command's end, with what the command has changed.
+    fn show_own(&mut self, changed: &[Message]) {
         if self.core.probe.keeps(Rule::DropLocalAtCommandEnd) {
-            self.core.drop_local(&changed);
+            self.core.drop_local(changed);
         }
         if !changed.is_empty() && self.core.probe.keeps(Rule::DropSnapshotAtCommandEnd) {
             self.core.held = None;
         }
         self.core.show();
         self.core.release_dropped();
-        self.core.call_back(&changed);
+        self.core.call_back(changed);
         self.drop_stale_snapshot();
     }
 
@@ -163,7 +168,7 @@ impl<C: Catalog, P: Probe> Driver<C, P> {
     pub(super) fn commit(&mut self) -> Result<(), CommitError<C::Error>> {
         self.core.require_transaction("commit").map_err(CommitError::Misuse)?;
         // Everything that is allocated is allocated here: from C on a commit must not fail (D20).
-        let messages = self.core.dirty.messages().to_vec();
+        let messages = self.core.dirty.flatten().to_vec();
         let mut bracket = self.core.shared.bracket(messages.iter().map(|m| (m.database, m.cache, m.hash)));
         if let Err(error) = self.catalog.log() {
             self.undo();
@@ -196,7 +201,7 @@ impl<C: Catalog, P: Probe> Driver<C, P> {
     /// Aborts: what the transaction has touched leaves the local view as it was before and as it was after (A27).
     pub(super) fn undo(&mut self) {
         self.catalog.undo();
-        let changed = self.core.dirty.messages().to_vec();
+        let changed = self.core.dirty.flatten().to_vec();
         if self.core.probe.keeps(Rule::DropLocalOnAbort) {
             self.core.drop_local(&changed);
         }
@@ -209,5 +214,62 @@ impl<C: Catalog, P: Probe> Driver<C, P> {
         self.core.release_dropped();
         self.core.call_back(&changed);
         self.drop_stale_snapshot();
+    }
+}
+
+impl<C: Subtransactions, P: Probe> Driver<C, P> {
+    /// See [`Backend::begin_sub`](super::Backend::begin_sub).
+    pub(super) fn begin_sub(&mut self) -> Result<(), Error> {
+        self.core.require_transaction("begin_sub")?;
+        if self.core.dirty.is_pending() {
+            return Err(Error::Transaction {
+                operation: "begin_sub",
+                reason: "the running command has changed something; call command_end first",
+            });
+        }
+        self.core.probe.before(Step::SubBegin);
+        self.catalog.begin_sub();
+        self.core.dirty.begin_sub();
+        self.core.probe.took(Step::SubBegin, Seen::Nothing);
+        self.core.show();
+        Ok(())
+    }
+
+    /// See [`Backend::commit_sub`](super::Backend::commit_sub).
+    pub(super) fn commit_sub(&mut self) -> Result<(), Error> {
+        self.core.require_sub("commit_sub")?;
+        self.core.probe.before(Step::SubCommit);
+        self.catalog.command_end();
+        self.catalog.commit_sub();
+        let changed = self.core.dirty.end_command();
+        if self.core.probe.keeps(Rule::KeepDirtyAtSubCommit) {
+            self.core.dirty.commit_sub();
+        } else {
+            self.core.dirty.abort_sub();
+        }
+        self.core.probe.took(Step::SubCommit, Seen::Nothing);
+        self.show_own(&changed);
+        Ok(())
+    }
+
+    /// See [`Backend::abort_sub`](super::Backend::abort_sub): as [`Driver::undo`], for the innermost level alone.
+    pub(super) fn abort_sub(&mut self) -> Result<(), Error> {
+        self.core.require_sub("abort_sub")?;
+        self.catalog.abort_sub();
+        let changed = self.core.dirty.abort_sub();
+        if !self.core.probe.keeps(Rule::KeepParentOnSubAbort) {
+            self.core.dirty.forget();
+        }
+        if self.core.probe.keeps(Rule::DropLocalOnSubAbort) {
+            self.core.drop_local(&changed);
+        }
+        if self.core.probe.keeps(Rule::DropSnapshotOnSubAbort) {
+            self.core.held = None;
+        }
+        self.core.show();
+        self.core.release_dropped();
+        self.core.call_back(&changed);
+        self.drop_stale_snapshot();
+        Ok(())
     }
 }

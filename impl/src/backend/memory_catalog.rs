@@ -7,7 +7,7 @@
 //!
 //! [`MemoryCatalog`] is a handle on the common store, [`MemorySession`] one backend's transaction. The store lives in the
 //! process, under one mutex, each method of a session being one section of it; so each is one step of the protocol, and
-//! the session reports those that lie in it: Snapshot, Scan, Write, Log, Visible, Unlock and Undo.
+//! the session reports those that lie in it: Snapshot, Scan, Write, SubAbort, Log, Visible, Unlock and Undo.
 //!
 //! Invariants
 //!
@@ -17,9 +17,11 @@
 //! * M2. A version is kept while a snapshot that still exists may see it, and pruned at a later commit.
 //! * M3. A key is locked by at most one transaction, from its first write to its end. Uncommitted rows lie in the session
 //!   and nowhere else.
+//! * M4. A subtransaction keeps, of each key that it was the first level to write since it began, what the transaction had
+//!   done to the key before: undoing it is putting that back.
 
 use super::Backend;
-use super::catalog::{Catalog, Nested};
+use super::catalog::{Catalog, Nested, Subtransactions};
 use crate::error::Error;
 use crate::key::{Key, OwnedKey};
 use crate::probe::{Probe, Seen, Step};
@@ -206,7 +208,14 @@ impl MemoryCatalog {
         store.sessions += 1;
         let session = store.sessions;
         drop(store);
-        MemorySession { catalog: self.clone(), probe, session, changes: BTreeMap::new(), refuse_next_visible: false }
+        MemorySession {
+            catalog: self.clone(),
+            probe,
+            session,
+            changes: BTreeMap::new(),
+            subs: Vec::new(),
+            refuse_next_visible: false,
+        }
     }
 
     /// Row versions in the store.
@@ -223,7 +232,7 @@ pub struct MemorySnapshot {
 }
 
 /// What the transaction has done to a key that it has locked.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Change {
     /// By the running command: not visible to the own scans yet (A23). `Some(None)` is a deletion.
     pending: Option<Option<Arc<[u8]>>>,
@@ -241,6 +250,8 @@ pub struct MemorySession<P: Probe = ()> {
     session: u64,
     /// The keys that the transaction has locked, with what it did to them.
     changes: BTreeMap<OwnedKey, Change>,
+    /// The open subtransactions, the innermost last (M4). `None`: the key was not locked.
+    subs: Vec<BTreeMap<OwnedKey, Option<Change>>>,
     refuse_next_visible: bool,
 }
 
@@ -295,6 +306,11 @@ impl<P: Probe> MemorySession<P> {
         let sequence = store.sequence;
         let record = store.records.entry(key.clone()).or_default();
         record.holder = Some(self.session);
+        if let Some(sub) = self.subs.last_mut()
+            && !sub.contains_key(&key)
+        {
+            sub.insert(key.clone(), self.changes.get(&key).cloned());
+        }
         let own = self.changes.entry(key).or_default();
         let present = match change.as_ref().or(own.pending.as_ref()).or(own.finished.as_ref()) {
             Some(row) => row.is_some(),
@@ -310,7 +326,42 @@ impl<P: Probe> MemorySession<P> {
 
     /// Ends the transaction in the store. `M3`: the locks go with the changes.
     fn forget(&mut self, store: &mut Store) {
+        self.subs.clear();
         store.unlock(self.session, std::mem::take(&mut self.changes).into_keys());
+    }
+}
+
+impl<P: Probe> Subtransactions for MemorySession<P> {
+    fn begin_sub(&mut self) {
+        self.subs.push(BTreeMap::new());
+    }
+
+    fn commit_sub(&mut self) {
+        let Some(sub) = self.subs.pop() else { return };
+        if let Some(parent) = self.subs.last_mut() {
+            for (key, before) in sub {
+                parent.entry(key).or_insert(before);
+            }
+        }
+    }
+
+    fn abort_sub(&mut self) {
+        self.probe.before(Step::SubAbort);
+        let mut store = self.catalog.store.lock();
+        let mut unlocked = Vec::new();
+        for (key, before) in self.subs.pop().unwrap_or_default() {
+            match before {
+                Some(before) => {
+                    self.changes.insert(key, before);
+                }
+                None => {
+                    self.changes.remove(&key);
+                    unlocked.push(key);
+                }
+            }
+        }
+        store.unlock(self.session, unlocked.into_iter());
+        self.probe.took(Step::SubAbort, Seen::Nothing);
     }
 }
 

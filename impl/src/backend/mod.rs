@@ -92,7 +92,7 @@ use driver::Driver;
 use ring::Ring;
 use std::fmt;
 
-pub use catalog::{Catalog, Nested};
+pub use catalog::{Catalog, Nested, Subtransactions};
 pub use memory_catalog::{Conflict, MemoryCatalog, MemoryError, MemorySession, MemorySnapshot, WriteError};
 
 /// How many entries a local view may keep at an accept, unless [`Backend::set_local_limit`] says otherwise.
@@ -289,7 +289,7 @@ impl<C: Catalog, P: Probe> Backend<C, P> {
         self.driver.command_end();
     }
 
-    /// Commits: C, then the bracket around P, then the messages, then L (A15, A16). O(changes).
+    /// Commits, with all subtransactions that are open: C, then the bracket around P, then the messages, then L (A15, A16). O(changes).
     ///
     /// The own local view is left alone: the own messages come back through the ring (A17).
     ///
@@ -300,7 +300,7 @@ impl<C: Catalog, P: Probe> Backend<C, P> {
         self.driver.commit()
     }
 
-    /// Aborts: the catalog forgets the changes, and what the transaction had touched leaves the local view, as it was
+    /// Aborts, with all subtransactions that are open: the catalog forgets the changes, and what the transaction had touched leaves the local view, as it was
     /// before and as it was after (A27). Nothing is sent (A18). O(changes).
     ///
     /// # Errors
@@ -337,6 +337,35 @@ impl<C: Catalog, P: Probe> Backend<C, P> {
             local_bytes: self.driver.core.local.table_bytes() as u64,
             ..self.driver.core.stats
         }
+    }
+}
+
+impl<C: Subtransactions, P: Probe> Backend<C, P> {
+    /// Begins a subtransaction, in a transaction or in another subtransaction: what is changed from now on can be undone by
+    /// itself. O(1).
+    ///
+    /// # Errors
+    /// [`Error::Transaction`] outside a transaction, and if the running command has changed something (A26).
+    pub fn begin_sub(&mut self) -> Result<(), Error> {
+        self.driver.begin_sub()
+    }
+
+    /// Ends the innermost subtransaction: what it has changed is its parent's from now on, and stays a change of this
+    /// transaction (A26, D7). Ends the running command too. O(changes of the subtransaction).
+    ///
+    /// # Errors
+    /// [`Error::Transaction`] if none is open.
+    pub fn commit_sub(&mut self) -> Result<(), Error> {
+        self.driver.commit_sub()
+    }
+
+    /// Undoes the innermost subtransaction: what it had touched leaves the local view, as it was before and as it was after
+    /// (A27); what its parent has changed stays changed (A26). O(changes of the subtransaction).
+    ///
+    /// # Errors
+    /// [`Error::Transaction`] if none is open.
+    pub fn abort_sub(&mut self) -> Result<(), Error> {
+        self.driver.abort_sub()
     }
 }
 

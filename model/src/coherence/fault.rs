@@ -99,6 +99,12 @@ faults! {
     CommandEndKeepsLocal: "command-end", A23;
     /// Abort leaves the entries of the own changes in the local view.
     AbortKeepsLocal: "command-end", A24;
+    /// The changes of a subtransaction that committed leave the dirty set with it (D7).
+    SubCommitForgets: "subtransaction", I1;
+    /// An aborted subtransaction leaves the entries of its changes in the local view.
+    SubAbortKeepsLocal: "subtransaction", A23;
+    /// An aborted subtransaction takes its parent's changes out of the dirty set too.
+    SubAbortForgetsParent: "subtransaction", I1;
     /// A sender overwrites messages that a laggard has not read, and does not reset it (B42).
     OverrunUnnoticed: "overflow", A1;
     /// A reset leaves the local view as it is.

@@ -14,7 +14,7 @@
 //!
 //! # What is not in it
 //!
-//! Lists, subtransactions, in-place updates, two-phase commit, whole-catalog and database stamps, several databases,
+//! Lists, in-place updates, two-phase commit, whole-catalog and database stamps, several databases,
 //! death. Reads are current except for the token, which may be old ([`Program::stale_tokens`]); why older stamps can't
 //! hurt is DESIGN's argument, and loom's to check.
 

@@ -25,6 +25,12 @@ pub enum Op {
     Delete(Key),
     /// Make the own changes of this command visible to the own transaction (A23).
     CommandEnd,
+    /// Start a subtransaction; the running command must have changed nothing (A26).
+    SubBegin,
+    /// End a subtransaction and keep what it did: the parent has then done it (A26).
+    SubCommit,
+    /// End a subtransaction and undo what it did, and nothing else (A26, A27).
+    SubAbort,
     /// Commit (A15).
     Commit,
     /// A commit whose step P fails after its brackets were opened.
@@ -40,7 +46,8 @@ impl Op {
     pub fn key(self) -> Option<Key> {
         match self {
             Op::Lookup(k) | Op::Insert(k) | Op::Update(k) | Op::Delete(k) | Op::Evict(k) => Some(k),
-            Op::Accept | Op::Begin | Op::CommandEnd | Op::Commit | Op::CommitFails | Op::Abort => None,
+            Op::Accept | Op::Begin | Op::CommandEnd | Op::SubBegin | Op::SubCommit | Op::SubAbort => None,
+            Op::Commit | Op::CommitFails | Op::Abort => None,
         }
     }
 }

@@ -136,6 +136,15 @@ impl Own {
     }
 }
 
+/// What a transaction had done when it started a subtransaction: what an abort of that goes back to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Outer {
+    /// Own writes, one a key.
+    pub own: List<Own>,
+    /// Dirty set: classes changed at this level, before the subtransaction.
+    pub finished: List<Key>,
+}
+
 /// What the local view holds for one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Local {
@@ -246,8 +255,10 @@ pub struct Backend {
     pub own: List<Own>,
     /// Dirty set: classes changed by the current command.
     pub pending: List<Key>,
-    /// Dirty set: classes changed by earlier commands.
+    /// Dirty set: classes changed by earlier commands of the innermost (sub)transaction.
     pub finished: List<Key>,
+    /// The enclosing (sub)transactions, the outermost first.
+    pub outer: List<Outer>,
     /// The messages of the running commit.
     pub sending: List<Key>,
     /// The local view, one a key.
@@ -352,6 +363,7 @@ impl Backend {
             own: SmallVec::from_elem(Own::NOTHING, keys),
             pending: List::new(),
             finished: List::new(),
+            outer: List::new(),
             sending: List::new(),
             local: SmallVec::from_elem(Local::ABSENT, keys),
             releases: List::new(),
@@ -378,7 +390,20 @@ impl Backend {
 
     /// Does the dirty set cover a class?
     pub fn covers(&self, class: Key) -> bool {
-        self.pending.contains(&class) || self.finished.contains(&class)
+        self.pending.contains(&class) || self.finished.contains(&class) || self.covered_outside(class)
+    }
+
+    /// Has an enclosing (sub)transaction changed a class?
+    pub fn covered_outside(&self, class: Key) -> bool {
+        self.outer.iter().any(|outer| outer.finished.contains(&class))
+    }
+
+    /// The dirty set, level by level, each class once a level.
+    pub fn dirty(&self) -> List<Key> {
+        let mut all: List<Key> = self.outer.iter().flat_map(|outer| outer.finished.iter().copied()).collect();
+        all.extend(self.finished.iter().copied());
+        all.extend(self.pending.iter().copied().filter(|class| !self.finished.contains(class)));
+        all
     }
 
     /// The slots that it holds references to, once for each reference.

@@ -6,7 +6,8 @@
 use super::fault::Fault;
 use super::program::{Key, Op, Program};
 use super::property::Property;
-use super::state::{Answer, Backend, Life, List, Local, NONE, Own, Pc, Row, Slot, Snapshot, Stamp, State};
+use super::state::{Answer, Backend, Life, List, Local, NONE, Outer, Own, Pc, Row, Slot, Snapshot, Stamp, State};
+use smallvec::SmallVec;
 
 /// An atomic step. The same names stand in the code's probe, in traces and in the docs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,6 +42,12 @@ pub enum Step {
     Write,
     /// End a command.
     CommandEnd,
+    /// Start a subtransaction.
+    SubBegin,
+    /// End a command and the subtransaction, whose changes become the parent's.
+    SubCommit,
+    /// Undo a subtransaction in the catalog, and release the locks that it took.
+    SubAbort,
     /// C: log the commit.
     Log,
     /// Count a stamp up.
@@ -205,6 +212,11 @@ impl Program {
                 Step::Write
             }
             Op::CommandEnd => Step::CommandEnd,
+            // A26: not while the running command has changed something.
+            Op::SubBegin if !b.pending.is_empty() => return None,
+            Op::SubBegin => Step::SubBegin,
+            Op::SubCommit => Step::SubCommit,
+            Op::SubAbort => Step::SubAbort,
             Op::Commit | Op::CommitFails => Step::Log,
             Op::Abort => Step::Undo,
             Op::Evict(_) => Step::Evict,
@@ -429,11 +441,18 @@ impl Move<'_> {
             }
             Op::Insert(k) | Op::Update(k) => self.write(k, true),
             Op::Delete(k) => self.write(k, false),
-            Op::CommandEnd => self.command_end(),
+            Op::CommandEnd => {
+                self.end_command();
+                self.finish_op();
+                Seen::Nothing
+            }
+            Op::SubBegin => self.sub_begin(),
+            Op::SubCommit => self.sub_commit(),
+            Op::SubAbort => self.sub_abort(),
             Op::Commit | Op::CommitFails => {
                 let b = self.b();
-                b.sending = b.finished.clone();
-                for class in b.pending.clone() {
+                b.sending = List::new();
+                for class in b.dirty() {
                     if !b.sending.contains(&class) {
                         b.sending.push(class);
                     }
@@ -937,6 +956,7 @@ impl Move<'_> {
         if clears {
             b.pending.clear();
             b.finished.clear();
+            b.outer.iter_mut().for_each(|outer| outer.finished.clear());
         }
     }
 
@@ -975,7 +995,8 @@ impl Move<'_> {
         Seen::Row { present }
     }
 
-    fn command_end(&mut self) -> Seen {
+    /// What the end of a command does, which is also a part of a subtransaction's.
+    fn end_command(&mut self) {
         let p = self.p;
         self.b().stable.fill(Row::UNKNOWN);
         let changed = self.b().pending.clone();
@@ -997,6 +1018,54 @@ impl Move<'_> {
             }
         }
         b.pending.clear();
+    }
+
+    fn sub_begin(&mut self) -> Seen {
+        let b = self.b();
+        let outer = Outer { own: b.own.clone(), finished: std::mem::take(&mut b.finished) };
+        b.outer.push(outer);
+        self.finish_op();
+        Seen::Nothing
+    }
+
+    fn sub_commit(&mut self) -> Seen {
+        self.end_command();
+        let forgets = self.fault(Fault::SubCommitForgets);
+        let b = self.b();
+        if let Some(outer) = b.outer.pop() {
+            let changed = std::mem::replace(&mut b.finished, outer.finished);
+            for class in changed {
+                if !forgets && !b.finished.contains(&class) {
+                    b.finished.push(class);
+                }
+            }
+        }
+        self.finish_op();
+        Seen::Nothing
+    }
+
+    /// Undo in the catalog, then drop what the subtransaction covers (A26, A27).
+    fn sub_abort(&mut self) -> Seen {
+        let (keeps, all) = (self.fault(Fault::SubAbortKeepsLocal), self.fault(Fault::SubAbortForgetsParent));
+        let p = self.p;
+        let b = self.b();
+        let Some(outer) = b.outer.pop() else { return Seen::Nothing };
+        let mut changed = std::mem::take(&mut b.finished);
+        changed.extend(std::mem::take(&mut b.pending));
+        self.abandon(&outer.own);
+        if !keeps {
+            for k in (0..p.keys.len()).filter(|k| changed.contains(&p.class(*k as Key))) {
+                self.drop_local(k);
+            }
+        }
+        let b = self.b();
+        b.own = outer.own;
+        b.finished = outer.finished;
+        if all {
+            b.finished.clear();
+        }
+        b.snapshot = None;
+        b.stable.fill(Row::UNKNOWN);
         self.finish_op();
         Seen::Nothing
     }
@@ -1081,6 +1150,7 @@ impl Move<'_> {
             let b = self.b();
             b.pending.clear();
             b.finished.clear();
+            b.outer.clear();
             b.snapshot = None;
         }
         done = 0;
@@ -1135,17 +1205,29 @@ impl Move<'_> {
         seen
     }
 
-    /// Undo in the catalog, then drop what the transaction covers (A18).
-    fn undo(&mut self) -> Seen {
-        let p = self.p;
-        for k in 0..self.s.catalog.len() {
-            let own = self.b().own[k];
+    /// Takes the own writes back to what they were, and releases the locks of what was not written then.
+    fn abandon(&mut self, kept: &List<Own>) {
+        for (k, kept) in kept.iter().enumerate() {
             let c = &mut self.s.catalog[k];
-            for row in [own.pending, own.finished].into_iter().filter(|row| row.known()) {
-                c.aborted |= 1 << row.version();
+            if self.s.backends[self.me].own[k] == *kept {
+                continue;
+            }
+            // The lock was held since the first of them, so all of these are own writes, or were aborted before.
+            for version in c.committed.version() + 1..=c.writes {
+                if [kept.pending, kept.finished].iter().all(|row| !row.known() || row.version() != version) {
+                    c.aborted |= 1 << version;
+                }
+            }
+            if *kept == Own::NOTHING {
                 c.owner = NONE;
             }
         }
+    }
+
+    /// Undo in the catalog, then drop what the transaction covers (A18).
+    fn undo(&mut self) -> Seen {
+        let p = self.p;
+        self.abandon(&SmallVec::from_elem(Own::NOTHING, p.keys.len()));
         if !self.fault(Fault::AbortKeepsLocal) {
             let class = |k: &usize| p.class(*k as Key);
             let covered: List<usize> =
@@ -1155,6 +1237,7 @@ impl Move<'_> {
         let b = self.b();
         b.pending.clear();
         b.finished.clear();
+        b.outer.clear();
         b.snapshot = None;
         self.end_transaction();
         Seen::Nothing
