@@ -16,7 +16,7 @@
 //!
 //! # What is not checked
 //!
-//! * Lists, subtransactions, in-place updates, two-phase commit, whole-catalog and database stamps, several databases:
+//! * Lists, in-place updates, two-phase commit, whole-catalog and database stamps, several databases:
 //!   not in the model yet. The shared layer has those stamps; nobody opens them here.
 //! * Death of a process, and processes at all: the suite runs threads.
 //! * Our own lock below the table: in the simulated builds the simulator's lock stands in its place; ours has a suite of

@@ -109,6 +109,12 @@ pub enum Event {
     },
     /// A command ended.
     CommandEnd,
+    /// A subtransaction began.
+    SubBegin,
+    /// It ended, and a command with it; what it wrote is its parent's.
+    SubCommit,
+    /// It was undone, and nothing else (A26).
+    SubAbort,
     /// A commit has returned.
     Commit {
         /// Drawn at the instant P, in the catalog's own critical section.
@@ -184,14 +190,19 @@ pub struct Tally {
     pub commits: u64,
     /// Aborts, failed commits among them.
     pub aborts: u64,
+    /// Subtransactions that committed.
+    pub sub_commits: u64,
+    /// Subtransactions that aborted.
+    pub sub_aborts: u64,
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { local, shared, fresh, reused, own, negative, old, last, commits, aborts } = self;
+        let Tally { local, shared, fresh, reused, own, negative, old, last, .. } = self;
+        let Tally { commits, aborts, sub_commits, sub_aborts, .. } = self;
         write!(f, "reads: {local} local, {shared} shared, {fresh} loaded, {reused} loaded with an old snapshot; ")?;
         write!(f, "{own} of own changes, {negative} negative, {old} legally old, {last} final; ")?;
-        write!(f, "{commits} commits, {aborts} aborts")
+        write!(f, "{commits} commits, {aborts} aborts; of subtransactions {sub_commits} and {sub_aborts}")
     }
 }
 
@@ -225,6 +236,7 @@ impl World {
         let touched = history.backends.iter().flatten().filter_map(|e| match e {
             Event::Read { key, .. } | Event::Write { key, .. } => Some(*key),
             Event::Accept { .. } | Event::CommandEnd | Event::Commit { .. } | Event::Abort => None,
+            Event::SubBegin | Event::SubCommit | Event::SubAbort => None,
         });
         for key in touched.chain(history.present.iter().copied()) {
             let row = history.present.contains(&key);
@@ -234,6 +246,8 @@ impl World {
         for events in &history.backends {
             // Writes of the open transaction, the last one of each key at the end.
             let mut open: Vec<(u32, WriteId, bool)> = Vec::new();
+            // How many there were when each open subtransaction began.
+            let mut subs: Vec<usize> = Vec::new();
             for event in events {
                 match *event {
                     Event::Write { key, write, row } => {
@@ -250,8 +264,16 @@ impl World {
                             }
                         }
                         open.clear();
+                        subs.clear();
+                    }
+                    Event::SubBegin => subs.push(open.len()),
+                    Event::SubCommit => _ = subs.pop(),
+                    Event::SubAbort => {
+                        let undone = open.drain(subs.pop().unwrap_or(0)..);
+                        world.fates.extend(undone.map(|(key, write, _)| (write, (key, Fate::Aborted))));
                     }
                     Event::Abort => {
+                        subs.clear();
                         world.fates.extend(open.drain(..).map(|(key, write, _)| (write, (key, Fate::Aborted))));
                     }
                     Event::Read { .. } | Event::Accept { .. } | Event::CommandEnd => {}
@@ -282,6 +304,8 @@ struct Own {
 struct Knowledge {
     /// Own open writes, by key.
     own: BTreeMap<u32, Own>,
+    /// What they were when each open subtransaction began.
+    outer: Vec<BTreeMap<u32, Own>>,
     /// When the last accept began.
     accepted: Ticket,
     /// The newest snapshot can't be older than this: when the read began that took it, or the instant at which the newest
@@ -327,7 +351,17 @@ impl History {
                 known.since.clear();
             }
             Event::Write { key, write, row } => known.own.entry(*key).or_default().pending = Some((*write, *row)),
-            Event::CommandEnd => {
+            Event::SubBegin => known.outer.push(known.own.clone()),
+            Event::SubAbort => {
+                tally.sub_aborts += 1;
+                known.own = known.outer.pop().unwrap_or_default();
+                known.since.clear();
+            }
+            Event::CommandEnd | Event::SubCommit => {
+                if *event == Event::SubCommit {
+                    tally.sub_commits += 1;
+                    known.outer.pop();
+                }
                 for own in known.own.values_mut() {
                     own.finished = own.pending.take().or(own.finished);
                 }
@@ -335,6 +369,7 @@ impl History {
             }
             Event::Commit { .. } => {
                 tally.commits += 1;
+                known.outer.clear();
                 for (key, Own { finished, .. }) in std::mem::take(&mut known.own) {
                     // What was answered as an own change is a committed version now, and must not be gone back from.
                     if let Some((write, _)) = finished
@@ -347,6 +382,7 @@ impl History {
             }
             Event::Abort => {
                 tally.aborts += 1;
+                known.outer.clear();
                 known.own.clear();
                 known.since.clear();
             }

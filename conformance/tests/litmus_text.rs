@@ -84,7 +84,7 @@ fn an_error_shows_the_place_and_the_nearest_word() {
     let text = "# A1: x.\nlayer backend\nkeys k1 = rel/7\nbackend loader: lokup k1\n";
     let error = Litmus::parse("a.litmus", text).unwrap_err();
     let expected = "\
-expected one of lookup, evict, accept, insert, update, delete, begin, end, commit, abort, found `lokup`
+expected one of lookup, evict, accept, insert, update, delete, begin, end, commit, abort, subbegin, subcommit, subabort, found `lokup`
  --> a.litmus:4:17
   |
 4 | backend loader: lokup k1
@@ -137,6 +137,9 @@ fn every_mistake_is_refused_with_its_place_and_advice() {
         ("backend x: update k1; commit", 1, 12, "`update k1` outside a transaction", "`begin`"),
         ("backend x: commit", 1, 12, "`commit` outside a transaction", "`begin`"),
         ("backend x: end", 1, 12, "`end` outside a transaction", "`begin`"),
+        ("backend x: subbegin", 1, 12, "`subbegin` outside a transaction", "`begin`"),
+        ("backend x: begin; subabort; commit", 1, 19, "`subabort` outside a subtransaction", "`subbegin`"),
+        ("backend x: begin; update k1; subbegin; commit", 1, 30, "A26", "put `end` before it"),
         ("backend x: begin; begin; commit", 1, 19, "`begin` inside a transaction", "`abort`"),
         ("backend x: lookup k1; begin; end", 1, 23, "of `x` is never ended", "`commit`"),
         (

@@ -197,6 +197,18 @@ fn a_local_view_neither_changes_nor_forgets_by_itself() {
 }
 
 #[test]
+fn an_aborted_subtransaction_is_undone_and_its_parent_is_not() {
+    let again = WriteId { backend: 0, serial: 2 };
+    let parent = vec![write(MINE), Event::CommandEnd, Event::SubBegin, write(again), Event::CommandEnd];
+    let of = |more: &[Event]| [&parent[..], &[read(1, 2, row(again), Source::Fresh)], more].concat();
+    allowed(of(&[Event::SubAbort, read(3, 4, row(MINE), Source::Fresh)]), vec![]);
+    assert_eq!(refused(of(&[Event::SubAbort, read(3, 4, row(again), Source::Local)]), vec![]), Check::OwnChanges);
+    assert_eq!(refused(of(&[Event::SubAbort, read(3, 4, V0, Source::Shared)]), vec![]), Check::OwnChanges);
+    allowed(of(&[Event::SubCommit, read(3, 4, row(again), Source::Fresh)]), vec![]);
+    assert_eq!(refused(of(&[Event::SubCommit, read(3, 4, V0, Source::Shared)]), vec![]), Check::OwnChanges);
+}
+
+#[test]
 fn at_rest_everybody_sees_the_last_version() {
     let mut history = history(vec![read(1, 2, V0, Source::Fresh), read(21, 22, V0, Source::Local)], update());
     history.check().unwrap();
@@ -227,6 +239,8 @@ fn the_cache_answers_nothing_that_it_must_not() {
             (&mut all.last, t.last),
             (&mut all.commits, t.commits),
             (&mut all.aborts, t.aborts),
+            (&mut all.sub_commits, t.sub_commits),
+            (&mut all.sub_aborts, t.sub_aborts),
             (&mut resets, outcome.resets),
             (&mut restarts, outcome.restarts),
             (&mut evicted, outcome.stats.evicted),
@@ -248,6 +262,8 @@ fn the_cache_answers_nothing_that_it_must_not() {
         ("final answers", all.last, 16 * 17),
         ("commits", all.commits, 500),
         ("aborts", all.aborts, 500),
+        ("commits of subtransactions", all.sub_commits, 200),
+        ("aborts of subtransactions", all.sub_aborts, 200),
         ("resets", resets, 10),
         ("restarted loads", restarts, 1),
         ("evictions", evicted, 100),
@@ -276,6 +292,10 @@ fn the_oracle_notices_a_cache_that_breaks_a_rule() {
         (Rule::ConsultDirtyAtPublish, &[Check::DirtyRead, Check::OwnChanges]),
         (Rule::DropLocalOnAbort, &[Check::DirtyRead, Check::Acknowledged]),
         (Rule::DropLocalAtCommandEnd, &[Check::OwnChanges]),
+        // What the dirty set forgets is not sent either.
+        (Rule::KeepDirtyAtSubCommit, &[Check::Acknowledged, Check::OwnChanges, Check::DirtyRead]),
+        (Rule::DropLocalOnSubAbort, &[Check::OwnChanges, Check::DirtyRead]),
+        (Rule::KeepParentOnSubAbort, &[Check::Acknowledged, Check::OwnChanges, Check::DirtyRead]),
         (Rule::ResetDropsLocal, &[Check::Acknowledged]),
         (Rule::TokenPerSnapshot, &[Check::Acknowledged, Check::Interval, Check::Order]),
         (Rule::RegisterMessage, &[Check::Acknowledged, Check::Interval, Check::DirtyRead, Check::OwnChanges]),

@@ -285,6 +285,30 @@ impl Recorded {
         self.events.push(Event::CommandEnd);
     }
 
+    /// Begins a subtransaction.
+    ///
+    /// # Errors
+    /// Outside a transaction, or in the middle of a command that has written.
+    pub fn begin_sub(&mut self) -> Result<(), Error> {
+        self.backend.begin_sub()?;
+        self.events.push(Event::SubBegin);
+        Ok(())
+    }
+
+    /// Ends the innermost subtransaction: keeps what it wrote, or undoes it.
+    ///
+    /// # Errors
+    /// None is open.
+    pub fn end_sub(&mut self, keep: bool) -> Result<(), Error> {
+        if keep {
+            self.backend.commit_sub()?
+        } else {
+            self.backend.abort_sub()?
+        }
+        self.events.push(if keep { Event::SubCommit } else { Event::SubAbort });
+        Ok(())
+    }
+
     /// Commits; if `fails`, the catalog refuses at P.
     pub fn commit(&mut self, fails: bool) {
         if fails {

@@ -1,7 +1,8 @@
 //! Long random runs of the real cache on threads, recorded for the oracle.
 //!
 //! Everything that can go wrong is made likely: few keys, two to a hash, a table of a few slots, a ring that overflows, a
-//! local view that is trimmed, rows of several sizes, toasted rows, transactions of several commands that abort or fail.
+//! local view that is trimmed, rows of several sizes, toasted rows, transactions of several commands that abort or
+//! fail, in part or whole.
 //! The amount of work is fixed; nothing depends on time.
 
 use super::record::{Recorded, Tickets, fill};
@@ -164,7 +165,13 @@ fn read_some(plan: &Plan, one: &mut Recorded, dice: &mut Dice) -> Result<(), Run
 fn transact(plan: &Plan, one: &mut Recorded, dice: &mut Dice) -> Result<(), RunError> {
     one.begin()?;
     let commands = dice.below(3) + 1;
-    for _ in 0..commands {
+    let mut depth = 0;
+    for command in 0..commands {
+        // The one before has ended with its changes, or it could not be one.
+        if (commands > 1 || command == 0) && depth < 2 && dice.below(4) == 0 {
+            one.begin_sub()?;
+            depth += 1;
+        }
         for _ in 0..=dice.below(3) {
             let key = dice.below(plan.keys);
             if !one.write(key, dice.below(4) != 0)? {
@@ -187,7 +194,13 @@ fn transact(plan: &Plan, one: &mut Recorded, dice: &mut Dice) -> Result<(), RunE
         if dice.below(8) == 0 {
             one.accept();
         }
+        if depth > 0 && dice.below(2) == 0 {
+            one.end_sub(dice.below(2) == 0)?;
+            depth -= 1;
+            one.read(dice.below(plan.keys))?;
+        }
     }
+    // Those that are still open end with the transaction.
     match dice.below(8) {
         0 | 1 => one.abort()?,
         2 => one.commit(true),

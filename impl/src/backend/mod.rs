@@ -289,7 +289,8 @@ impl<C: Catalog, P: Probe> Backend<C, P> {
         self.driver.command_end();
     }
 
-    /// Commits, with all subtransactions that are open: C, then the bracket around P, then the messages, then L (A15, A16). O(changes).
+    /// Commits, with all subtransactions that are open: C, then the bracket around P, then the messages, then L (A15, A16).
+    /// O(changes).
     ///
     /// The own local view is left alone: the own messages come back through the ring (A17).
     ///
@@ -300,8 +301,8 @@ impl<C: Catalog, P: Probe> Backend<C, P> {
         self.driver.commit()
     }
 
-    /// Aborts, with all subtransactions that are open: the catalog forgets the changes, and what the transaction had touched leaves the local view, as it was
-    /// before and as it was after (A27). Nothing is sent (A18). O(changes).
+    /// Aborts, with all subtransactions that are open: the catalog forgets the changes, and what the transaction had touched
+    /// leaves the local view, as it was before and as it was after (A27). Nothing is sent (A18). O(changes).
     ///
     /// # Errors
     /// [`Error::Transaction`] outside a transaction.

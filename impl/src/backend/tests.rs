@@ -584,6 +584,45 @@ fn misuse_is_an_error_that_says_what_to_do() {
     assert!(matches!(backend.delete(&K1), Err(WriteError::Conflict(_))));
 }
 
+/// A26, A27: a subtransaction that is undone takes its own changes along, before and after image, and no others; one that
+/// commits hands them to its parent.
+#[test]
+fn subtransactions_are_kept_or_undone_by_themselves() {
+    let world = World::new();
+    let (mut one, mut two) = (world.backend(), world.backend());
+    one.begin().unwrap();
+    one.put(&K1, b"v1").unwrap();
+    one.command_end();
+    one.begin_sub().unwrap();
+    one.put(&K1, b"v2").unwrap();
+    one.put(&K3, b"v2").unwrap();
+    one.begin_sub().unwrap_err();
+    one.command_end();
+    one.begin_sub().unwrap();
+    one.delete(&K1).unwrap();
+    one.commit_sub().unwrap();
+    assert_eq!((see(&mut one, &K1), see(&mut one, &K3)), (None, row("v2")), "a subcommit ends the command");
+    two.begin().unwrap();
+    assert!(matches!(two.put(&K3, b"w"), Err(WriteError::Conflict(_))));
+    one.abort_sub().unwrap();
+    assert_eq!((see(&mut one, &K1), see(&mut one, &K3)), (row("v1"), row("v0")));
+    assert_eq!(see(&mut two, &K1), row("v0"), "nothing of it is anybody else's");
+    two.put(&K3, b"w").unwrap();
+    assert!(matches!(two.put(&K1, b"w"), Err(WriteError::Conflict(_))), "the parent's lock stays");
+    two.commit().unwrap();
+    one.begin_sub().unwrap();
+    one.put(&K2, b"v1").unwrap();
+    // With a subtransaction open: it counts as committed.
+    one.commit().unwrap();
+    two.accept();
+    assert_eq!([K1, K2, K3].map(|key| see(&mut two, &key)), [row("v1"), row("v1"), row("w")]);
+    let no = "commit_sub: no transaction is running; call begin first";
+    assert_eq!(one.commit_sub().unwrap_err().to_string(), no);
+    one.begin().unwrap();
+    let no = "abort_sub: no subtransaction is open; call begin_sub first";
+    assert_eq!(one.abort_sub().unwrap_err().to_string(), no);
+}
+
 /// A backend that goes away in the middle of a transaction undoes it.
 #[test]
 fn a_dropped_backend_aborts() {
