@@ -199,7 +199,7 @@ fn a_local_view_neither_changes_nor_forgets_by_itself() {
 #[test]
 fn an_aborted_subtransaction_is_undone_and_its_parent_is_not() {
     let again = WriteId { backend: 0, serial: 2 };
-    let parent = vec![write(MINE), Event::CommandEnd, Event::SubBegin, write(again), Event::CommandEnd];
+    let parent = [write(MINE), Event::CommandEnd, Event::SubBegin, write(again), Event::CommandEnd];
     let of = |more: &[Event]| [&parent[..], &[read(1, 2, row(again), Source::Fresh)], more].concat();
     allowed(of(&[Event::SubAbort, read(3, 4, row(MINE), Source::Fresh)]), vec![]);
     assert_eq!(refused(of(&[Event::SubAbort, read(3, 4, row(again), Source::Local)]), vec![]), Check::OwnChanges);
