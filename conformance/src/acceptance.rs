@@ -9,7 +9,7 @@
 use crate::desk::{Board, Desk, Mode};
 use crate::litmus::Litmus;
 use crate::quiet;
-use crate::refinement::{Correspondence, Map, Saw};
+use crate::refinement::{Correspondence, Map, Saw, Sizes};
 use crate::rules::Rule;
 use catcache_model::coherence::state::{NONE, Stamp};
 use catcache_model::coherence::{Action, Reading, Seen, State, Step};
@@ -81,14 +81,13 @@ impl Acceptor {
             at: Some(0),
             link: Correspondence::default(),
             actions: Vec::new(),
-            stamps: vec![vec![Stamp::default()]; self.map.program.stripes as usize],
+            stamps: vec![vec![Stamp::default()]; self.map.program.stamps()],
             last: BTreeMap::new(),
             old: false,
-            writes: 0,
         };
         let result = board.events.iter().try_for_each(|event| {
             let step = event.step.ok_or_else(|| "a step without a name".to_owned())?;
-            self.follow(&mut run, board, event.backend, step, event.saw)
+            self.follow(&mut run, event.backend, step, event.saw)
         });
         let result = result.and_then(|()| {
             if run.state.finished() { Ok(()) } else { Err("the code has ended, the model has not".to_owned()) }
@@ -118,8 +117,8 @@ impl Acceptor {
         Ok(())
     }
 
-    fn follow(&mut self, run: &mut Run, board: &Board, backend: u8, step: Step, saw: Saw) -> Result<(), String> {
-        if step == Step::Write && saw == Saw::Fail {
+    fn follow(&mut self, run: &mut Run, backend: u8, step: Step, saw: Saw) -> Result<(), String> {
+        if matches!(step, Step::Write | Step::Lock) && saw == Saw::Fail {
             // Somebody else holds the key: the code asks again, the model waits.
             return Ok(());
         }
@@ -150,14 +149,7 @@ impl Acceptor {
             program.step_reading(&run.state, action, reading)
         }
         .ok_or_else(|| format!("{name} did {step:?}, which saw {saw:?}; the model can't"))?;
-        if step == Step::Write {
-            let write = board.writes.get(run.writes).copied();
-            run.writes += 1;
-            if let Some((key, writer)) = write {
-                let key = self.map.to_model[key as usize];
-                run.link.wrote(key, writer, next.backends[backend as usize].own[key as usize].pending);
-            }
-        }
+        run.link.learn(&run.state, &next, backend);
         run.link.seen(program, step, saw, seen).map_err(|m| format!("{name}: {m}"))?;
         if let Some(broken) = next.broken {
             return Err(format!("{name}, by {step:?}: breaks {}: {}", broken.name(), broken.about().trim()));
@@ -182,7 +174,7 @@ impl Acceptor {
         let b = &run.state.backends[backend as usize];
         match (step, saw) {
             (Step::Check, Saw::Stamp { mark, open }) => {
-                let stripe = program.stripe(b.key);
+                let Some(stripe) = program.checking(b) else { return Err("a check outside a lookup".into()) };
                 let stamp = Stamp { mark: mark as u16, open: open as u8 };
                 let history = &run.stamps[stripe];
                 let last = run.last.entry((backend, stripe)).or_insert(0);
@@ -236,7 +228,6 @@ struct Run {
     /// For each backend and stripe, the newest value that it may have read.
     last: BTreeMap<(u8, usize), usize>,
     old: bool,
-    writes: usize,
 }
 
 /// How the code is explored.
@@ -254,8 +245,8 @@ pub enum Explore {
     LoomFirst(Option<usize>, usize),
 }
 
-/// Builds the world of a file with so many slots, and runs it.
-type World = dyn Fn(&Litmus, u32, &Arc<Desk>) -> Result<(), String>;
+/// Builds the world of a file in these sizes, and runs it.
+type World = dyn Fn(&Litmus, Sizes, &Arc<Desk>) -> Result<(), String>;
 
 /// A scheduler of shuttle's that stops at the first run that was not accepted.
 struct UntilRejected<S> {
@@ -296,7 +287,7 @@ pub fn explore(
     let acceptor = Arc::new(Mutex::new(Acceptor::new(Arc::clone(map), Arc::clone(graph), weak)));
     let failure: Arc<Mutex<Option<Rejected>>> = Arc::default();
     let runs = Arc::new(AtomicUsize::new(0));
-    let (memory, slots) = (map.program.memory(), map.slots());
+    let (program, sizes) = (map.program.clone(), map.sizes());
     let one = {
         let (litmus, acceptor, failure) = (litmus.clone(), Arc::clone(&acceptor), Arc::clone(&failure));
         let runs = Arc::clone(&runs);
@@ -305,8 +296,8 @@ pub fn explore(
             if failure.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
                 return;
             }
-            let desk = Desk::new(litmus.backends.len(), Mode::Recorded, memory, None);
-            let ran = world(&litmus, slots, &desk);
+            let desk = Desk::new(&program, Mode::Recorded, None);
+            let ran = world(&litmus, sizes, &desk);
             let board = desk.board();
             let mut acceptor = acceptor.lock().unwrap_or_else(PoisonError::into_inner);
             let verdict = match ran.and_then(|()| board.failure.clone().map_or(Ok(()), Err)) {
@@ -321,12 +312,12 @@ pub fn explore(
             }
         }
     };
-    let shuttled = move |litmus: &Litmus, slots: u32, desk: &Arc<Desk>| {
-        crate::runtimes::under_shuttle::body::world(litmus, slots, desk, broken)
+    let shuttled = move |litmus: &Litmus, sizes: Sizes, desk: &Arc<Desk>| {
+        crate::runtimes::under_shuttle::body::world(litmus, sizes, desk, broken)
             .and_then(crate::runtimes::under_shuttle::body::run)
     };
-    let loomed = move |litmus: &Litmus, slots: u32, desk: &Arc<Desk>| {
-        crate::runtimes::under_loom::body::world(litmus, slots, desk, broken)
+    let loomed = move |litmus: &Litmus, sizes: Sizes, desk: &Arc<Desk>| {
+        crate::runtimes::under_loom::body::world(litmus, sizes, desk, broken)
             .and_then(crate::runtimes::under_loom::body::run)
     };
     let mut config = shuttle::Config::new();

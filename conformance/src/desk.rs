@@ -4,7 +4,7 @@
 //! the simulators, and never held across a facade operation.
 
 use crate::refinement::{Event, PrivateView, Saw, SharedView, Writer};
-use catcache_model::coherence::Step;
+use catcache_model::coherence::{Program, Step};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An answer of the code.
@@ -29,8 +29,8 @@ pub struct Place {
     pub steps: u32,
     /// Its private state.
     pub private: PrivateView,
-    /// The write that it is about to make: the key of the file, and who.
-    pub writing: Option<(u8, Writer)>,
+    /// The writes that it is about to make: the key of the file, and who.
+    pub writing: Vec<(u8, Writer)>,
     /// Its answers.
     pub answers: Vec<Answered>,
     /// Has it done everything?
@@ -52,6 +52,15 @@ pub struct Board {
     pub failure: Option<String>,
 }
 
+/// Which stamps somebody may open, so that their checks count as steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Levels {
+    /// Those of catalogs.
+    pub catalogs: bool,
+    /// Those of databases.
+    pub databases: bool,
+}
+
 /// How the backends of a run are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -71,14 +80,21 @@ pub struct Desk {
     board: Mutex<Board>,
     mode: Mode,
     memory: bool,
+    levels: Levels,
     arrival: Option<Arc<Arrival>>,
 }
 
 impl Desk {
-    /// A desk for `backends` backends. `memory`: is memory part of the model?
-    pub fn new(backends: usize, mode: Mode, memory: bool, arrival: Option<Arc<Arrival>>) -> Arc<Desk> {
-        let board = Board { places: vec![Place::default(); backends], ..Board::default() };
-        Arc::new(Desk { board: Mutex::new(board), mode, memory, arrival })
+    /// A desk for the backends of a program.
+    pub fn new(program: &Program, mode: Mode, arrival: Option<Arc<Arrival>>) -> Arc<Desk> {
+        let board = Board { places: vec![Place::default(); program.plans.len()], ..Board::default() };
+        let levels = Levels { catalogs: program.opens_catalogs(), databases: program.opens_databases() };
+        Arc::new(Desk { board: Mutex::new(board), mode, memory: program.memory(), levels, arrival })
+    }
+
+    /// Which stamps are part of the model.
+    pub fn levels(&self) -> Levels {
+        self.levels
     }
 
     /// The board. A panic of a simulated thread must not hide what it had reported.
@@ -110,18 +126,17 @@ impl Desk {
 
     /// A backend has taken a step.
     pub fn took(&self, me: u8, step: Option<Step>, saw: Saw) {
-        if self.mode == Mode::Free && step != Some(Step::Write) {
+        let writes = matches!(step, Some(Step::Write | Step::Overwrite));
+        if self.mode == Mode::Free && !writes {
             return;
         }
         let mut board = self.board();
         if board.places[me as usize].finished {
             return;
         }
-        if step == Some(Step::Write)
-            && saw != Saw::Fail
-            && let Some(write) = board.places[me as usize].writing
-        {
-            board.writes.push(write);
+        if writes && saw != Saw::Fail {
+            let writing = std::mem::take(&mut board.places[me as usize].writing);
+            board.writes.extend(writing);
         }
         let Some(step) = self.counts(step) else { return };
         if self.mode == Mode::Recorded {
@@ -144,9 +159,14 @@ impl Desk {
         self.mode == Mode::Gated
     }
 
-    /// A backend is about to write.
+    /// A backend is about to write, one row or several by one step.
     pub fn writing(&self, me: u8, key: u8, writer: Writer) {
-        self.board().places[me as usize].writing = Some((key, writer));
+        self.board().places[me as usize].writing.push((key, writer));
+    }
+
+    /// What a backend was about to write was refused.
+    pub fn not_writing(&self, me: u8) {
+        self.board().places[me as usize].writing.clear();
     }
 
     /// A backend has called a lookup: who had finished by then?

@@ -87,8 +87,8 @@ pub struct Seen {
 pub fn on_threads(litmus: &Litmus, map: &Map, allowed: &BTreeSet<Outcome>, runs: usize) -> Result<Seen, String> {
     let mut seen = BTreeSet::new();
     for run in 0..runs {
-        let desk = Desk::new(litmus.backends.len(), Mode::Free, map.program.memory(), None);
-        let actors = body::world(litmus, map.slots(), &desk, None)?;
+        let desk = Desk::new(&map.program, Mode::Free, None);
+        let actors = body::world(litmus, map.sizes(), &desk, None)?;
         let start = Arc::new(Barrier::new(actors.len()));
         let threads: Vec<_> = actors
             .into_iter()

@@ -3,7 +3,7 @@
 //! | model | code | changes at |
 //! | --- | --- | --- |
 //! | `State::clock` | `SharedImage::clock` | Advance |
-//! | `State::stamps[i]` | `SharedImage::stripes[i]` | Open, Close, Withdraw |
+//! | `State::stamps[i]` | `SharedImage::stripes`, then `catalogs` and `databases` | Open, Close, Withdraw |
 //! | `State::ring.tail` | `SharedImage::ring_tail` | Send |
 //! | `Backend::position`, `reset` | `SharedImage::ring_positions` | Accept, Send |
 //! | `State::slots[s]`, linked or unlinked | `SharedImage::entries`, by the place where the slot lies | Publish, Unlink, Evict, Find, Release |
@@ -12,17 +12,18 @@
 //! | `Backend::local[k]` | `PrivateImage::local` | LocalHit…Publish, Accept, CommandEnd, SubCommit, SubAbort, Undo |
 //! | `Backend::snapshot.token` | `PrivateImage::snapshot` | Snapshot, Accept, CommandEnd, Close, Undo, Check |
 //! | `Backend::dirty()`, level by level | `PrivateImage::dirty` | Write, CommandEnd, SubBegin, SubCommit, SubAbort, Close, Undo, Accept |
-//! | `Row` (version and presence) | the row's bytes, which name the write that made them | Write |
+//! | `Row` (version and presence) | the row's bytes, which name the write that made them | Write, Overwrite |
 //! | `Step`, `Seen` | `Step`, `Seen` of the probe | every step |
 //!
 //! Each step is one lock section or one atomic access of the code, and the probe reports it inside that section, so the
 //! order of the reports is the order of the effects. What the code does privately between two reports belongs to the
 //! step before, as in the model.
 //!
-//! The model leaves out what no step of a program reads: checks of catalog and database stamps (nobody opens them), and
+//! The model leaves out what no step of a program reads: checks of catalog and database stamps where nobody opens them, and
 //! allocation, release and freeing where memory is not modelled. The code does those steps too; they are not compared.
 
 use crate::litmus::{Litmus, Op as LitmusOp, Value};
+use catcache_model::coherence::program::{CATALOG, DATABASE};
 use catcache_model::coherence::state::{Life, NONE, Pc, Row};
 use catcache_model::coherence::{KeySpec, Op, Plan, Program, Seen, State, Step};
 use std::collections::BTreeMap;
@@ -79,8 +80,8 @@ pub struct EntryView {
 pub struct SharedView {
     /// The clock.
     pub clock: u64,
-    /// Mark and open brackets of each stripe.
-    pub stripes: Vec<(u64, u32)>,
+    /// Mark and open brackets of each stamp that is part of the model: stripes, catalogs, databases.
+    pub stamps: Vec<(u64, u32)>,
     /// Entries, linked or not.
     pub entries: Vec<EntryView>,
     /// Messages ever sent.
@@ -109,8 +110,28 @@ pub struct PrivateView {
     pub local: Vec<LocalView>,
     /// The token of the catalog snapshot.
     pub snapshot: Option<u64>,
-    /// The dirty set: cache and hash, in order.
-    pub dirty: Vec<(u8, u32)>,
+    /// The dirty set, in order.
+    pub dirty: Vec<Change>,
+}
+
+/// What a message is about: database, cache, hash, as far as it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the same fields as the code's `Message`")]
+pub enum Change {
+    Row(u32, u8, u32),
+    Catalog(u32, u8),
+    Database(u32),
+}
+
+/// How large the code's segment is made for a litmus file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Slots of the table.
+    pub slots: u32,
+    /// Stamps of catalogs.
+    pub catalogs: u32,
+    /// Stamps of databases.
+    pub databases: u32,
 }
 
 /// Which write made a row: the rows of a run are these two bytes.
@@ -142,8 +163,8 @@ impl Writer {
 
 /// A litmus file as a program of the model, and how its keys are numbered there.
 ///
-/// The model numbers keys in the order in which the code compares them: cache, hash, bytes (the bytes are the index in
-/// the file).
+/// The model numbers keys in the order in which the code compares them: database, cache, hash, bytes (the bytes are the index
+/// in the file).
 #[derive(Clone, Debug)]
 pub struct Map {
     /// The program.
@@ -152,14 +173,14 @@ pub struct Map {
     pub to_model: Vec<u8>,
     /// File index of each key of the model.
     pub to_file: Vec<u8>,
-    /// Cache and hash of each key of the file.
-    pub names: Vec<(u8, u32)>,
+    /// Database, cache and hash of each key of the file.
+    pub names: Vec<(u32, u8, u32)>,
 }
 
 impl Map {
     /// The program of a litmus file.
     pub fn new(litmus: &Litmus) -> Map {
-        let names: Vec<(u8, u32)> = (0..litmus.keys.len()).map(|k| (litmus.cache_id(k), litmus.keys[k].hash)).collect();
+        let names = names(litmus);
         let mut to_file: Vec<u8> = (0..litmus.keys.len() as u8).collect();
         to_file.sort_by_key(|k| (names[*k as usize], *k));
         let mut to_model = vec![0; to_file.len()];
@@ -170,8 +191,9 @@ impl Map {
             .iter()
             .map(|k| {
                 let decl = &litmus.keys[*k as usize];
-                let (cache, hash) = names[*k as usize];
-                KeySpec { name: decl.name.clone(), cache, hash, present: !decl.absent, toasted: decl.toasted }
+                let (database, cache, hash) = names[*k as usize];
+                let (name, present, toasted) = (decl.name.clone(), !decl.absent, decl.toasted);
+                KeySpec { name, cache, hash, database: database as u8, present, toasted }
             })
             .collect();
         let op = |op: &LitmusOp| match *op {
@@ -189,11 +211,19 @@ impl Map {
             LitmusOp::CommitFails => Op::CommitFails,
             LitmusOp::Abort => Op::Abort,
             LitmusOp::Evict(k) => Op::Evict(to_model[k]),
+            LitmusOp::InPlace(k) => Op::InPlace(to_model[k]),
+            LitmusOp::Rewrite(k) => Op::Rewrite(to_model[k]),
+            LitmusOp::DropDatabase(k) => Op::DropDatabase(to_model[k]),
         };
         let plans = litmus
             .backends
             .iter()
-            .map(|b| Plan { name: b.name.clone(), items: vec![b.ops.iter().map(op).collect()], starts: 1 })
+            .map(|b| Plan {
+                name: b.name.clone(),
+                items: vec![b.ops.iter().map(op).collect()],
+                starts: 1,
+                database: b.database as u8,
+            })
             .collect();
         let program = Program {
             keys,
@@ -201,6 +231,7 @@ impl Map {
             ring: litmus.ring as u16,
             entries: litmus.entries.map(|n| n as u8),
             local: litmus.local.map(|n| n as u8),
+            escalate: litmus.escalate.map(|n| n as u8),
             plans,
             stale_tokens: false,
             record: true,
@@ -209,12 +240,22 @@ impl Map {
         Map { program, to_model, to_file, names }
     }
 
-    /// Slots that the code's table gets: just those of the model where it counts them, else enough.
-    pub fn slots(&self) -> u32 {
+    /// How large the code's segment is made: with just the slots of the model where it counts them, else enough.
+    pub fn sizes(&self) -> Sizes {
         let program = &self.program;
-        let writes = program.ops().filter(|op| matches!(op, Op::Insert(_) | Op::Update(_) | Op::Delete(_))).count();
+        let writes = |op: Op| match op {
+            Op::Insert(_) | Op::Update(_) | Op::Delete(_) | Op::InPlace(_) => 1,
+            Op::Rewrite(_) | Op::DropDatabase(_) => program.keys.len(),
+            _ => 0,
+        };
+        let writes: usize = program.ops().map(writes).sum();
         let extra = if program.memory() { 0 } else { writes + 2 * program.plans.len() };
-        (program.slots() + extra) as u32
+        let at_least_one = |n: usize| n.max(1) as u32;
+        Sizes {
+            slots: (program.slots() + extra) as u32,
+            catalogs: at_least_one(program.catalogs()),
+            databases: at_least_one(program.databases()),
+        }
     }
 
     /// A row of the model as a litmus file names it.
@@ -222,10 +263,21 @@ impl Map {
         if row.present() { Value::Version(u32::from(row.version())) } else { Value::None }
     }
 
-    /// The file's class of a model class: its cache and hash.
-    fn class(&self, model: u8) -> (u8, u32) {
-        self.names[self.to_file[model as usize] as usize]
+    /// What a message of the model is about.
+    fn change(&self, message: u8) -> Change {
+        let (database, cache, hash) = self.names[self.to_file[(message & !(CATALOG | DATABASE)) as usize] as usize];
+        match message & (CATALOG | DATABASE) {
+            0 => Change::Row(database, cache, hash),
+            CATALOG => Change::Catalog(database, cache),
+            _ => Change::Database(database),
+        }
     }
+}
+
+/// Database, cache and hash of each key of a file.
+pub fn names(litmus: &Litmus) -> Vec<(u32, u8, u32)> {
+    let name = |k: usize| (litmus.keys[k].database, litmus.cache_id(k), litmus.keys[k].hash);
+    (0..litmus.keys.len()).map(name).collect()
 }
 
 /// What connects one run of the code to the model: where slots lie, and which version each write made.
@@ -259,9 +311,20 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, code: T, model: T) -> Result
 }
 
 impl Correspondence {
-    /// Notes that a write of `key` (the model's) was made by `writer` and is the version `row`.
-    pub fn wrote(&mut self, key: u8, writer: Writer, row: Row) {
-        self.versions.insert((key, writer), row);
+    /// Learns from a step of the model which versions it has made, and that the backend's running operation made them.
+    pub fn learn(&mut self, before: &State, after: &State, backend: u8) {
+        let (was, is) = (&before.backends[backend as usize], &after.backends[backend as usize]);
+        let writer = Writer { backend, op: if was.item == NONE { 0 } else { was.at } };
+        for key in 0..is.own.len() {
+            let own = is.own[key].pending;
+            let (old, new) = (before.catalog[key].committed, after.catalog[key].committed);
+            if own.known() && own != was.own[key].pending {
+                self.versions.insert((key as u8, writer), own);
+            } else if old != new && was.own[key].newest() != new {
+                // Changed in place.
+                self.versions.insert((key as u8, writer), new);
+            }
+        }
     }
 
     fn row(&self, program: &Program, key: u8, writer: Option<Writer>) -> Option<Row> {
@@ -350,7 +413,7 @@ impl Correspondence {
         let program = &map.program;
         same("clock", code.clock, u64::from(model.clock))?;
         let stamps = model.stamps.iter().map(|s| (u64::from(s.mark), u32::from(s.open))).collect();
-        same("stamps (mark, open)", code.stripes.clone(), stamps)?;
+        same("stamps (mark, open)", code.stamps.clone(), stamps)?;
         same("tail of the ring", code.ring_tail, u64::from(model.ring.tail))?;
         let positions: Vec<(u64, bool)> = model.backends.iter().map(|b| (u64::from(b.position), b.reset)).collect();
         // The position of a backend in reset means nothing: it will jump.
@@ -407,7 +470,7 @@ impl Correspondence {
             }
         }
         same("token of the snapshot", code.snapshot, b.snapshot.as_ref().map(|s| u64::from(s.token)))?;
-        let dirty = b.dirty().iter().map(|c| map.class(*c)).collect();
+        let dirty = b.dirty().iter().map(|m| map.change(*m)).collect();
         same("dirty set", code.dirty.clone(), dirty)
     }
 

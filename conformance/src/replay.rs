@@ -11,7 +11,7 @@ use crate::quiet;
 use crate::refinement::{Correspondence, Map, SharedView};
 use crate::rules::Rule;
 use crate::runtimes::under_shuttle::body;
-use catcache_model::coherence::{Action, Step};
+use catcache_model::coherence::Action;
 use catcache_model::diagram;
 use catcache_model::graph::Graph;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
@@ -90,12 +90,7 @@ impl Drive {
         };
         let state = self.graph.states[edge.to as usize].clone();
         let map = Arc::clone(&self.map);
-        if step == Step::Write
-            && let Some((key, writer)) = board.writes.last().copied()
-        {
-            let key = map.to_model[key as usize];
-            self.link.wrote(key, writer, state.backends[me as usize].own[key as usize].pending);
-        }
+        self.link.learn(&self.graph.states[edge.from as usize], &state, me);
         let place = &board.places[me as usize];
         let mut check = || {
             if step != edge.action.step {
@@ -264,7 +259,7 @@ pub fn along(
     config.silence_warnings = true;
     let (scheduler, inside) = (handle.clone(), handle.clone());
     let litmus = litmus.clone();
-    let (memory, slots) = (map.program.memory(), map.slots());
+    let (program, sizes) = (map.program.clone(), map.sizes());
     let run = quiet::catch(move || {
         shuttle::Runner::new(scheduler, config).run(move || {
             let arriving = inside.clone();
@@ -275,8 +270,8 @@ pub fn along(
                     board.failure.get_or_insert_with(String::new);
                 }
             });
-            let desk = Desk::new(litmus.backends.len(), Mode::Gated, memory, Some(arrival));
-            match body::world(&litmus, slots, &desk, broken) {
+            let desk = Desk::new(&program, Mode::Gated, Some(arrival));
+            match body::world(&litmus, sizes, &desk, broken) {
                 Ok(actors) => {
                     inside.lock().desk = Some(Arc::clone(&desk));
                     if let Err(what) = body::run(actors) {

@@ -84,7 +84,7 @@ fn an_error_shows_the_place_and_the_nearest_word() {
     let text = "# A1: x.\nlayer backend\nkeys k1 = rel/7\nbackend loader: lokup k1\n";
     let error = Litmus::parse("a.litmus", text).unwrap_err();
     let expected = "\
-expected one of lookup, evict, accept, insert, update, delete, begin, end, commit, abort, subbegin, subcommit, subabort, found `lokup`
+expected one of lookup, evict, accept, insert, update, delete, inplace, rewrite, dropdb, begin, end, commit, abort, subbegin, subcommit, subabort, found `lokup`
  --> a.litmus:4:17
   |
 4 | backend loader: lokup k1
@@ -103,10 +103,10 @@ fn every_mistake_is_refused_with_its_place_and_advice() {
         ("leyer backend", 1, 1, "expected one of layer, keys", "`layer`"),
         ("keys k3 = rel 7", 1, 15, "expected `/`, found `7`", ""),
         ("keys k3 = rel/x", 1, 15, "expected a hash", ""),
-        ("keys k3 = rel/7 abesnt", 1, 17, "expected `absent`, `toasted`, `,`", "`absent`"),
+        ("keys k3 = rel/7 abesnt", 1, 17, "expected `absent`, `toasted`, `database`, `,`", "`absent`"),
         ("keys k3 = rel/7,", 1, 17, "the name of a key, found the end of the line", ""),
         ("ring two", 1, 6, "expected a number", ""),
-        ("ring 2 stirpes 2", 1, 8, "expected `stripes`, `ring`, `entries` or `local`", "`stripes`"),
+        ("ring 2 stirpes 2", 1, 8, "expected `stripes`, `ring`, `entries`, `local` or `escalate`", "`stripes`"),
         ("backend x lookup k1", 1, 11, "expected `:`", ""),
         ("backend x: lookup", 1, 18, "expected a key", ""),
         ("backend x: commit failed", 1, 19, "expected `;` or the end of the line", "`fails`"),
@@ -119,7 +119,14 @@ fn every_mistake_is_refused_with_its_place_and_advice() {
         ("never reader.1 = v0 after", 1, 26, "expected a backend", ""),
         ("keys k3 = rel/7 §", 1, 17, "found `§`", ""),
         ("7", 1, 1, "expected one of layer", ""),
+        ("keys k3 = rel/7 database x", 1, 26, "the number of a database", ""),
         // Meaning.
+        ("keys k3 = rel/7 database 4", 1, 26, "databases are numbered from 0, which all share, to 3", ""),
+        ("backend x database 0: accept", 1, 20, "0 is what all of them share", ""),
+        ("backend x database 2: lookup k1", 1, 23, "`k1` is of database 1, `x` is connected to 2", "database 1"),
+        ("backend x: begin; update k1; inplace k1; commit", 1, 30, "it would wait for itself", ""),
+        ("backend x: rewrite k1", 1, 12, "`rewrite k1` outside a transaction", "`begin`"),
+        ("backend x: begin; dropdb k1; update k1; commit", 1, 30, "`k1` has no row here", "`insert k1`"),
         ("layer shared", 1, 1, "`layer` is said twice", ""),
         ("keys k1 = rel/9", 1, 6, "there is a key `k1` already", ""),
         ("keys k3 = rel/99999999999", 1, 15, "99999999999 is too large", ""),
@@ -191,7 +198,7 @@ fn every_mistake_is_refused_with_its_place_and_advice() {
         assert!(error.message.contains(message), "{lines}\n{error}");
         assert_eq!(error.hint.is_some(), !hint.is_empty(), "{lines}\n{error}");
         assert!(error.hint.as_deref().unwrap_or_default().contains(hint), "{lines}\n{error}");
-        assert_eq!(error.fault == Fault::Grammar, at < 19, "{lines}\n{error}");
+        assert_eq!(error.fault == Fault::Grammar, at < 20, "{lines}\n{error}");
         assert_eq!(&*error.text, lines.lines().nth(line - 1).unwrap_or_default());
     }
 }
@@ -239,7 +246,7 @@ fn a_file_on_the_disk_is_loaded_or_the_reason_is_given() {
 /// A sound file: what the parser must read back.
 fn sound() -> impl Strategy<Value = Litmus> {
     let keys = prop::collection::vec((any::<u32>(), any::<bool>(), any::<bool>(), 0..2usize), 1..=4);
-    let ops = prop::collection::vec((0..8u8, 0..4usize), 1..=6);
+    let ops = prop::collection::vec((0..11u8, 0..4usize), 1..=6);
     let sizes = (0..7u32, 1..7u32, prop::option::of(1..=64u32), prop::option::of(0..=64u32));
     let clauses = prop::collection::vec((any::<bool>(), prop::collection::vec(any::<[usize; 4]>(), 1..4)), 0..4);
     (keys, prop::collection::vec(ops, 1..=4), sizes, clauses, "[ -~]{0,20}").prop_map(
@@ -253,10 +260,11 @@ fn sound() -> impl Strategy<Value = Litmus> {
                     hash,
                     absent,
                     toasted,
+                    database: u32::from(hash % 4 != 0),
                 })
                 .collect();
             let program = |ops: Vec<(u8, usize)>| {
-                let (mut program, mut open) = (Vec::new(), false);
+                let (mut program, mut open, mut dropped) = (Vec::new(), false, false);
                 for (op, key) in ops {
                     let key = key % keys.len();
                     let op = match op {
@@ -265,10 +273,14 @@ fn sound() -> impl Strategy<Value = Litmus> {
                         2 if !open => Op::Begin,
                         3 if open => Op::Commit,
                         4 if open => Op::CommitFails,
-                        5 if open && !keys[key].absent => Op::Update(key),
+                        5 if open && !keys[key].absent && !dropped => Op::Update(key),
                         6 if open => Op::CommandEnd,
+                        7 if open => Op::Rewrite(key),
+                        8 if open && keys[key].database == 0 => Op::DropDatabase(key),
+                        9 if !open && !keys[key].absent && !dropped => Op::InPlace(key),
                         _ => Op::Lookup(key),
                     };
+                    dropped |= matches!(op, Op::DropDatabase(_));
                     open = (open || op == Op::Begin) && !op.ends_transaction();
                     program.push(op);
                 }
@@ -278,7 +290,7 @@ fn sound() -> impl Strategy<Value = Litmus> {
             let backends: Vec<litmus::BackendDecl> = programs
                 .into_iter()
                 .enumerate()
-                .map(|(i, ops)| litmus::BackendDecl { name: format!("b{i}"), ops: program(ops) })
+                .map(|(i, ops)| litmus::BackendDecl { name: format!("b{i}"), ops: program(ops), database: 1 })
                 .collect();
             let mut file = Litmus {
                 name: "x".to_owned(),
@@ -291,9 +303,14 @@ fn sound() -> impl Strategy<Value = Litmus> {
                 ring: 1 << sizes.1,
                 entries: sizes.2,
                 local: sizes.3,
+                escalate: sizes.3.filter(|n| n % 2 == 0),
                 backends,
                 never: Vec::new(),
                 sometimes: Vec::new(),
+            };
+            let drops = |file: &Litmus, key| {
+                let drop = |op: &Op| matches!(op, Op::DropDatabase(_)) && file.op_writes(*op, key);
+                file.backends.iter().any(|b| b.ops.iter().any(drop))
             };
             for (never, conditions) in clauses {
                 let mut clause = litmus::Clause { conditions: Vec::new() };
@@ -308,7 +325,7 @@ fn sound() -> impl Strategy<Value = Litmus> {
                     let key = keys[lookup % keys.len()];
                     let value = match value % 3 {
                         0 if !file.keys[key].absent => Value::Version(0),
-                        1 if file.writes(key) > 0 => Value::Version(file.writes(key) as u32),
+                        1 if file.writes(key) > 0 && !drops(&file, key) => Value::Version(file.writes(key) as u32),
                         _ => Value::None,
                     };
                     let ends = |b: &litmus::BackendDecl| b.ops.iter().any(|op| op.ends_transaction());

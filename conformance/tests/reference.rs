@@ -1,12 +1,12 @@
 //! The model as reference machine: long random sequences of operations, of three sessions that run one after the other,
-//! over a key space that no exploration could hold (64 keys over 8 hashes and 4 stripes, some absent, some toasted; a
-//! ring of 8 messages). The suite's litmus files are short and interleaved; these are long and are not.
+//! over a key space that no exploration could hold (64 keys over 2 caches, 8 hashes and 4 stripes, some absent, some toasted;
+//! a ring of 8 messages; commits of more than 5 changes open catalogs). The suite's litmus files are short and interleaved; these are long and are not.
 //!
 //! An operation of the model is as many of its steps as it takes until the backend is idle again; none of them may break
 //! a property. The same operation of the code is one call. After each, model and code are compared:
 //!
 //! * was the operation refused (a write on a key that another session has locked), and what did a lookup answer;
-//! * clock, stripe stamps, tail of the ring, each backend's position in it and whether it is to be reset;
+//! * clock, stamps, tail of the ring, each backend's position in it and whether it is to be reset;
 //! * linked entries: key, row, token; where slots are few, also unlinked ones, references and free slots;
 //! * the session's local view, its snapshot's token and its dirty set.
 //!
@@ -21,6 +21,7 @@
 //!
 //! `PROPTEST_CASES` raises the number of sequences; a failing one is shrunk and printed.
 
+use catcache_model::coherence::program::CATALOG;
 use catcache_model::coherence::state::{Life, NONE, Row};
 use catcache_model::coherence::{Action, Fault, Key, KeySpec, Op, Plan, Program, Seen, State, Step};
 use proptest::prelude::*;
@@ -39,8 +40,9 @@ const HASHES: u8 = 8;
 const STRIPES: u32 = 4;
 const SESSIONS: u8 = 3;
 const RING: u16 = 8;
-const CACHE: u8 = 0;
 const DATABASE: u32 = 1;
+/// More changes of one commit open the stamps of their catalogs.
+const ESCALATE: u8 = 5;
 /// Most subtransactions in one another.
 const DEPTH_MAX: usize = 3;
 /// The model counts the versions of a key in a few bits.
@@ -77,14 +79,19 @@ fn hash(key: Key) -> u32 {
     1 + u32::from(key / (KEYS / HASHES))
 }
 
+/// Half of the keys each.
+fn cache_of(key: Key) -> u8 {
+    key / (KEYS / 2)
+}
+
 /// The order of the numbers is the code's order of the keys: cache, hash, bytes.
 fn with_key<R>(key: Key, use_it: impl FnOnce(&cache::Key<'_>) -> R) -> R {
-    use_it(&cache::Key { database: DATABASE, cache: CACHE, hash: hash(key), bytes: &[key] })
+    use_it(&cache::Key { database: DATABASE, cache: cache_of(key), hash: hash(key), bytes: &[key] })
 }
 
 fn program(entries: Option<u8>, fault: Option<Fault>) -> Program {
     let key = |k: Key| {
-        let key = KeySpec::new(&format!("k{k}"), CACHE, hash(k));
+        let key = KeySpec::new(&format!("k{k}"), cache_of(k), hash(k));
         let key = if k.is_multiple_of(3) { key.absent() } else { key };
         if k.is_multiple_of(5) { key.toasted() } else { key }
     };
@@ -94,6 +101,7 @@ fn program(entries: Option<u8>, fault: Option<Fault>) -> Program {
         ring: RING,
         entries,
         local: None,
+        escalate: Some(ESCALATE),
         // An operation is put in when it is run.
         plans: (0..SESSIONS).map(|s| Plan::menu(&format!("s{s}"), 0, &[])).collect(),
         stale_tokens: false,
@@ -179,6 +187,11 @@ impl Model {
             Op::Lookup(_) | Op::Accept | Op::CommandEnd => true,
             Op::Begin => !in_transaction,
             Op::Insert(k) | Op::Update(k) | Op::Delete(k) => in_transaction && self.may_write(*k),
+            Op::InPlace(k) => self.may_write(*k),
+            Op::Rewrite(k) => {
+                in_transaction && (0..KEYS).filter(|o| cache_of(*o) == cache_of(*k)).all(|o| self.may_write(o))
+            }
+            Op::DropDatabase(_) => false,
             Op::SubBegin => in_transaction && b.pending.is_empty() && b.outer.len() < DEPTH_MAX,
             Op::SubCommit | Op::SubAbort => !b.outer.is_empty(),
             Op::Commit | Op::Abort => in_transaction,
@@ -216,6 +229,7 @@ impl<V: Variant> ReferenceStateMachine for Machine<V> {
                 (16, select(any.clone()).prop_map(Op::Lookup).boxed()),
                 (1, Just(Op::Accept).boxed()),
                 (2, Just(Op::CommandEnd).boxed()),
+                (3, select(any.clone()).prop_map(Op::InPlace).boxed()),
             ];
             if model.state.backends[usize::from(session)].in_transaction {
                 let b = &model.state.backends[usize::from(session)];
@@ -231,6 +245,7 @@ impl<V: Variant> ReferenceStateMachine for Machine<V> {
                 if !writable.is_empty() {
                     ops.push((8, select(writable.clone()).prop_map(Op::Update).boxed()));
                     ops.push((4, select(writable.clone()).prop_map(Op::Delete).boxed()));
+                    ops.push((1, select(writable.clone()).prop_map(Op::Rewrite).boxed()));
                 }
             } else {
                 ops.push((8, Just(Op::Begin).boxed()));
@@ -302,6 +317,9 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, code: T, model: T) -> Result
     if code == model { Ok(()) } else { Err(format!("{what}: the code has {code:?}, the model {model:?}")) }
 }
 
+/// What an operation came to, the row that it answered, and the keys that it rewrote.
+type Operated = (Ran, Option<Vec<u8>>, Vec<Key>);
+
 /// An entry as both sides can tell it: key, row (`None`: negative), token, linked, references.
 type Entry = (Key, Option<Row>, u64, bool, u32);
 
@@ -310,6 +328,7 @@ impl World {
         let slots = entries.map_or(ROOMY_SLOTS, u32::from);
         let config = cache::Config {
             stripes: STRIPES,
+            catalogs: 2,
             ring: u32::from(RING),
             backends: u32::from(SESSIONS),
             uniform: Some(cache::shared::Uniform { slots, bytes: 64 }),
@@ -331,7 +350,9 @@ impl World {
         let attach = |_| {
             let watch = Arc::new(Watch { broken, ..Watch::default() });
             let session = catalog.session(Arc::clone(&watch));
-            let backend = Backend::attach_with(&shared, DATABASE, session, Arc::clone(&watch)).expect("there is room");
+            let mut backend =
+                Backend::attach_with(&shared, DATABASE, session, Arc::clone(&watch)).expect("there is room");
+            backend.set_escalation(u32::from(ESCALATE));
             Session { backend, watch }
         };
         let sessions = (0..SESSIONS).map(attach).collect();
@@ -342,7 +363,7 @@ impl World {
     fn apply(&mut self, operation: Operation) -> Result<(), String> {
         let Operation { session, op } = operation;
         let before = self.shared.peek().entries;
-        let (ran, answer) = self.operate(operation)?;
+        let (ran, answer, rewritten) = self.operate(operation)?;
         let evicted = std::mem::take(&mut *self.sessions[usize::from(session)].watch.evicted.lock().expect("as above"));
         let key_at = |at| before.iter().find(|e| e.at == at).map_or(NONE, |e| e.key.bytes[0]);
         let evicted: Vec<Key> = evicted.into_iter().map(key_at).collect();
@@ -356,6 +377,10 @@ impl World {
             Op::Insert(k) | Op::Update(k) | Op::Delete(k) if ran == Ran::Whole => {
                 self.writes.push((k, b.own[usize::from(k)].pending));
             }
+            Op::InPlace(k) if ran == Ran::Whole => {
+                self.writes.push((k, self.model.state.catalog[usize::from(k)].committed));
+            }
+            Op::Rewrite(_) => self.writes.extend(rewritten.into_iter().map(|k| (k, b.own[usize::from(k)].pending))),
             Op::Lookup(k) => {
                 let row = b.stable[usize::from(k)];
                 same("answer", self.row(k, answer.as_deref()), row.present().then_some(row))?;
@@ -366,31 +391,41 @@ impl World {
         self.compare_private(session)
     }
 
-    /// The code's side of an operation, and the row that a lookup answered.
-    fn operate(&mut self, Operation { session, op }: Operation) -> Result<(Ran, Option<Vec<u8>>), String> {
+    /// The code's side of an operation, the row that a lookup answered, and the keys that were rewritten.
+    fn operate(&mut self, Operation { session, op }: Operation) -> Result<Operated, String> {
         let words = |e: &dyn std::error::Error| e.to_string();
-        let write = u32::try_from(self.writes.len()).expect("few writes").to_le_bytes();
+        let first = u32::try_from(self.writes.len()).expect("few writes");
+        let write = first.to_le_bytes();
+        let mut rewritten = Vec::new();
         let Session { backend, watch } = &mut self.sessions[usize::from(session)];
         let written = match op {
             Op::Lookup(k) => {
                 let row = with_key(k, |key| backend.lookup(key).map(|row| row.map(<[u8]>::to_vec)));
-                return Ok((Ran::Whole, row.map_err(|e| words(&e))?));
+                return Ok((Ran::Whole, row.map_err(|e| words(&e))?, rewritten));
             }
             Op::Insert(k) | Op::Update(k) => with_key(k, |key| backend.put(key, &write)),
             Op::Delete(k) => with_key(k, |key| backend.delete(key)),
+            Op::InPlace(k) => with_key(k, |key| backend.overwrite(key, &write)).map_err(WriteError::Conflict),
+            Op::Rewrite(k) => backend.rewrite(DATABASE, cache_of(k), |key, _| {
+                rewritten.push(key.bytes[0]);
+                (first + rewritten.len() as u32 - 1).to_le_bytes().to_vec()
+            }),
+            Op::DropDatabase(_) => return Err("no sequence has it".into()),
             Op::Accept => {
                 backend.accept();
                 Ok(())
             }
-            Op::Begin => return backend.begin().map(|()| (Ran::Whole, None)).map_err(|e| words(&e)),
+            Op::Begin => return backend.begin().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e)),
             Op::CommandEnd => {
                 backend.command_end();
                 Ok(())
             }
-            Op::SubBegin => return backend.begin_sub().map(|()| (Ran::Whole, None)).map_err(|e| words(&e)),
-            Op::SubCommit => return backend.commit_sub().map(|()| (Ran::Whole, None)).map_err(|e| words(&e)),
-            Op::SubAbort => return backend.abort_sub().map(|()| (Ran::Whole, None)).map_err(|e| words(&e)),
-            Op::Commit => return backend.commit().map(|()| (Ran::Whole, None)).map_err(|e| words(&e)),
+            Op::SubBegin => return backend.begin_sub().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e)),
+            Op::SubCommit => {
+                return backend.commit_sub().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e));
+            }
+            Op::SubAbort => return backend.abort_sub().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e)),
+            Op::Commit => return backend.commit().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e)),
             Op::CommitFails => {
                 backend.catalog_mut().refuse_next_visible();
                 match backend.commit() {
@@ -398,15 +433,15 @@ impl World {
                     other => return Err(format!("a commit that was to fail: {other:?}")),
                 }
             }
-            Op::Abort => return backend.abort().map(|()| (Ran::Whole, None)).map_err(|e| words(&e)),
+            Op::Abort => return backend.abort().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e)),
             Op::Evict(k) => {
                 with_key(k, |key| self.shared.evict(watch, key));
                 Ok(())
             }
         };
         match written {
-            Ok(()) => Ok((Ran::Whole, None)),
-            Err(WriteError::Conflict(_)) => Ok((Ran::Refused, None)),
+            Ok(()) => Ok((Ran::Whole, None, rewritten)),
+            Err(WriteError::Conflict(_)) => Ok((Ran::Refused, None, rewritten)),
             Err(e) => Err(words(&e)),
         }
     }
@@ -426,7 +461,11 @@ impl World {
         let (code, model) = (self.shared.peek(), &self.model.state);
         same("clock", code.clock, u64::from(model.clock))?;
         let stamps: Vec<_> = model.stamps.iter().map(|s| (u64::from(s.mark), u32::from(s.open))).collect();
-        same("stamps (mark, open)", code.stripes.iter().map(|s| (s.mark, s.open)).collect(), stamps)?;
+        same(
+            "stamps (mark, open)",
+            code.stripes.iter().chain(&code.catalogs).map(|s| (s.mark, s.open)).collect(),
+            stamps,
+        )?;
         same("tail of the ring", code.ring_tail, u64::from(model.ring.tail))?;
         // The position of a backend in reset means nothing: it will jump.
         let settled = |(position, reset)| (if reset { 0 } else { position }, reset);
@@ -478,8 +517,11 @@ impl World {
         let held = held.map(|(k, l)| (k, l.row.present().then_some(l.row), l.slot == NONE)).collect();
         same("local view (key, row, private)", local, held)?;
         same("token of the snapshot", code.snapshot, model.snapshot.as_ref().map(|s| u64::from(s.token)))?;
-        let dirty: Vec<u32> = model.dirty().iter().map(|c| hash(*c)).collect();
-        same("dirty set", code.dirty.iter().map(|(_, _, hash)| *hash).collect(), dirty)
+        let message = |m: &u8| match *m & CATALOG {
+            0 => cache::Message::Row { database: DATABASE, cache: cache_of(*m), hash: hash(*m) },
+            _ => cache::Message::Catalog { database: DATABASE, cache: cache_of(*m & !CATALOG) },
+        };
+        same("dirty set", code.dirty.clone(), model.dirty().iter().map(message).collect())
     }
 }
 
@@ -557,8 +599,9 @@ fn a_model_that_keeps_local_entries_is_noticed_and_the_sequence_is_shrunk() {
     let (why, operations) = found.expect("the code does accept what it is told");
     assert!(why.contains("local view"), "{why}");
     let ops: Vec<Op> = operations.iter().map(|o| o.op).collect();
-    // A lookup, a transaction that changes the row, and something that accepts; a few steps can't be left out one by one.
-    assert!(ops.len() <= 8, "hardly shrunk: {ops:?}");
+    // A lookup, a transaction that changes the row, and something that accepts; a begin and its commit can't be left out one
+    // by one.
+    assert!(ops.len() <= 20, "hardly shrunk: {ops:?}");
 }
 
 /// Whatever shows between whole operations. The others need another session's steps in the middle of one (`OpenStripe`,
@@ -570,6 +613,11 @@ fn a_rule_that_is_switched_off_in_the_code_is_noticed() {
     for rule in [
         AcceptBeforeProbe,
         CheckStripe,
+        CheckCatalog,
+        BracketInPlace,
+        SendInPlace,
+        DropWholeCatalog,
+        CoverWholeCatalog,
         AdvanceClock,
         MarkAtClose,
         SendMessages,

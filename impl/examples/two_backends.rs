@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn reader(shared: &Shared, catalog: &MemoryCatalog, turn: &Barrier) -> Result<(), Box<dyn Error>> {
     let mut backend = Backend::attach(shared, 5, catalog.session(()))?;
-    backend.on_invalidation(|what| println!("reader  is told that hash {:#010x} has changed", what.hash));
+    backend.on_invalidation(|what| println!("reader  is told of {what:?}"));
     println!("reader  loads      {}", text(backend.lookup(&ACCOUNTS)?));
     turn.wait(); // the writer commits
     turn.wait();

@@ -10,6 +10,7 @@
 //! exactly one place. The production probe is `()`: it keeps every rule, watches nothing and costs nothing.
 
 use crate::key::OwnedKey;
+use crate::message::Message;
 use std::sync::Arc;
 
 /// The kind of stamp (DESIGN 3: the stamps of an entry). The order is the order of the checks.
@@ -52,8 +53,12 @@ pub enum Step {
     Release,
     /// A slot is given back to the slab.
     Free,
-    /// A row of the catalog is changed, not yet visible to others.
+    /// A row of the catalog is changed, or all rows of a catalog or database, not yet visible to others.
     Write,
+    /// A row is locked for an in-place update.
+    Lock,
+    /// The bytes of a row are changed where it lies.
+    Overwrite,
     /// Own changes of the command become visible to oneself. Private.
     CommandEnd,
     /// A subtransaction begins. Private.
@@ -158,8 +163,24 @@ pub enum Rule {
     AcceptBeforeProbe,
     /// The stripe's stamp is checked.
     CheckStripe,
+    /// The catalog's stamp is checked.
+    CheckCatalog,
+    /// The database's stamp is checked.
+    CheckDatabase,
     /// A writer opens the stripes of what it changed.
     OpenStripe,
+    /// A writer opens the stamps of the catalogs that it changed whole.
+    OpenCatalog,
+    /// A writer opens the stamps of the databases that it changed whole.
+    OpenDatabase,
+    /// An in-place update has a bracket.
+    BracketInPlace,
+    /// An in-place update sends its message at once.
+    SendInPlace,
+    /// A message about a whole catalog or database drops its local entries.
+    DropWholeCatalog,
+    /// What a transaction has changed whole is covered, row by row.
+    CoverWholeCatalog,
     /// A close advances the clock.
     AdvanceClock,
     /// A close marks its stamps.
@@ -221,8 +242,8 @@ pub struct PrivateImage {
     pub local: Vec<LocalImage>,
     /// The token of the catalog snapshot held, if one is held.
     pub snapshot: Option<u64>,
-    /// What the current transaction has changed: (database, cache, hash).
-    pub dirty: Vec<(u32, u8, u32)>,
+    /// What the current transaction has changed.
+    pub dirty: Vec<Message>,
     /// The next message of the ring to be read.
     pub ring_position: u64,
 }

@@ -47,6 +47,9 @@ branches! {
     Free = "free";
     WritePut = "write: row";
     WriteDelete = "write: no row";
+    WriteAll = "write: a whole catalog or database";
+    Lock = "lock";
+    Overwrite = "overwrite";
     CommandEnd = "command end";
     SubBegin = "subtransaction: begin";
     SubCommit = "subtransaction: commit";
@@ -128,7 +131,10 @@ fn branch(step: Step, seen: Seen) -> Branch {
         (Step::Release, _) => ReleaseKept,
         (Step::Free, _) => Free,
         (Step::Write, Seen::Row { present: false }) => WriteDelete,
+        (Step::Write, Seen::Nothing) => WriteAll,
         (Step::Write, _) => WritePut,
+        (Step::Lock, _) => Lock,
+        (Step::Overwrite, _) => Overwrite,
         (Step::CommandEnd, _) => CommandEnd,
         (Step::SubBegin, _) => SubBegin,
         (Step::SubCommit, _) => SubCommit,

@@ -31,6 +31,9 @@ pub fn op(program: &Program, op: Op) -> String {
         Op::SubAbort => "subabort",
         Op::Abort => "abort",
         Op::Evict(_) => "evict",
+        Op::InPlace(_) => "inplace",
+        Op::Rewrite(_) => "rewrite",
+        Op::DropDatabase(_) => "dropdb",
     };
     format!("{word} {key}").trim_end().into()
 }
@@ -130,6 +133,8 @@ fn partner(step: Step) -> Partner {
         Step::Snapshot
         | Step::Scan
         | Step::Write
+        | Step::Lock
+        | Step::Overwrite
         | Step::Log
         | Step::Visible
         | Step::Unlock
@@ -200,7 +205,7 @@ pub fn step(program: &Program, before: &State, a: &Action) -> Option<String> {
 pub fn state(program: &Program, s: &State) -> String {
     let mut text = format!("clock {}, {} sent", s.clock, count_of(usize::from(s.ring.tail), "message"));
     for (i, stamp) in s.stamps.iter().enumerate() {
-        let keys = (0..program.keys.len()).filter(|k| program.stripe(*k as u8) == i);
+        let keys = (0..program.keys.len()).filter(|k| program.stamps_of(*k as u8).any(|s| s == i));
         let keys: Vec<&str> = keys.map(|k| program.keys[k].name.as_str()).collect();
         if !keys.is_empty() {
             let _ = write!(text, "\nstamp {i} ({}): mark {}, open {}", keys.join(", "), stamp.mark, stamp.open);
@@ -212,7 +217,7 @@ pub fn state(program: &Program, s: &State) -> String {
     }
     for (i, slot) in s.slots.iter().enumerate().filter(|(_, slot)| slot.key != NONE) {
         let life = match slot.life {
-            Life::Linked if s.stamps[program.stripe(slot.key)].good(slot.token) => "valid".into(),
+            Life::Linked if program.stamps_of(slot.key).all(|i| s.stamps[i].good(slot.token)) => "valid".into(),
             Life::Linked => "not valid".into(),
             life => format!("{life:?}").to_lowercase(),
         };

@@ -73,6 +73,7 @@ fn small(ops: &[&[Op]]) -> Program {
         ring: 2,
         entries: None,
         local: None,
+        escalate: None,
         plans: ops.iter().enumerate().map(|(i, ops)| Plan::script(&format!("b{i}"), ops)).collect(),
         stale_tokens: false,
         record: true,

@@ -12,10 +12,27 @@ pub(super) fn check(reading: &Reading<'_>) -> Result<(), LitmusError> {
         return Err(reading.meaning(at, "`layer shared` has no local view: leave `local` out or say `layer backend`"));
     }
     for backend in 0..litmus.backends.len() {
+        databases(reading, backend)?;
         transactions(reading, backend)?;
         subtransactions(reading, backend)?;
         for key in 0..litmus.keys.len() {
             rows(reading, backend, key)?;
+        }
+    }
+    Ok(())
+}
+
+/// A backend reads what is its own database's, or everybody's.
+fn databases(reading: &Reading<'_>, backend: usize) -> Result<(), LitmusError> {
+    let decl = &reading.litmus.backends[backend];
+    for (&op, &at) in decl.ops.iter().zip(&reading.op_spans[backend]) {
+        let Op::Lookup(key) = op else { continue };
+        let key = &reading.litmus.keys[key];
+        if key.database != 0 && key.database != decl.database {
+            let (name, own, other) = (&key.name, decl.database, key.database);
+            let message = format!("`{name}` is of database {other}, `{}` is connected to {own}", decl.name);
+            let hint = Some(format!("`backend {} database {other}: …`", decl.name));
+            return Err(reading.error(Fault::Meaning, at, message, hint));
         }
     }
     Ok(())
@@ -28,7 +45,7 @@ fn transactions(reading: &Reading<'_>, backend: usize) -> Result<(), LitmusError
     for (&op, &at) in decl.ops.iter().zip(&reading.op_spans[backend]) {
         let outside = begun.is_none();
         let sub = matches!(op, Op::SubBegin | Op::SubCommit | Op::SubAbort);
-        let needs = op.writes().is_some() || op.ends_transaction() || op == Op::CommandEnd || sub;
+        let needs = op.is_transactional() || op.ends_transaction() || op == Op::CommandEnd || sub;
         if needs && outside {
             let message = format!("`{}` outside a transaction", reading.litmus.op_text(op));
             return Err(reading.error(Fault::Meaning, at, message, Some("put `begin` before it".to_owned())));
@@ -74,8 +91,8 @@ fn subtransactions(reading: &Reading<'_>, backend: usize) -> Result<(), LitmusEr
             _ => {}
         }
         pending = match op {
-            Op::Lookup(_) | Op::Accept | Op::Evict(_) => pending,
-            _ => op.writes().is_some(),
+            Op::Lookup(_) | Op::Accept | Op::Evict(_) | Op::InPlace(_) => pending,
+            _ => op.is_transactional(),
         };
     }
     Ok(())
@@ -89,14 +106,27 @@ fn rows(reading: &Reading<'_>, backend: usize, key: usize) -> Result<(), LitmusE
         .backends
         .iter()
         .enumerate()
-        .all(|(b, decl)| b == backend || decl.ops.iter().all(|op| op.writes() != Some(key)));
+        .all(|(b, decl)| b == backend || decl.ops.iter().all(|op| !litmus.op_writes(*op, key)));
     let first = if alone { Some(!litmus.keys[key].absent) } else { None };
     let (mut committed, mut present) = (first, first);
     // What it was before each open subtransaction.
     let mut before = Vec::new();
+    // Has the transaction replaced the row?
+    let mut replaced = false;
     for (&op, &at) in litmus.backends[backend].ops.iter().zip(&reading.op_spans[backend]) {
         let name = &litmus.keys[key].name;
+        if op.ends_transaction() {
+            replaced = false;
+        }
+        if op.is_transactional() {
+            replaced |= litmus.op_writes(op, key);
+        }
         match (op, present) {
+            (Op::InPlace(k), _) if k == key && replaced => {
+                let message = format!("`{name}` was replaced by this very transaction: it would wait for itself");
+                return Err(reading.error(Fault::Meaning, at, message, None));
+            }
+            (Op::DropDatabase(_), _) if litmus.op_writes(op, key) => present = Some(false),
             (Op::Insert(k), Some(true)) if k == key => {
                 return Err(reading.error(
                     Fault::Meaning,
@@ -105,7 +135,7 @@ fn rows(reading: &Reading<'_>, backend: usize, key: usize) -> Result<(), LitmusE
                     Some(format!("`update {name}`")),
                 ));
             }
-            (Op::Update(k) | Op::Delete(k), Some(false)) if k == key => {
+            (Op::Update(k) | Op::Delete(k) | Op::InPlace(k), Some(false)) if k == key => {
                 return Err(reading.error(
                     Fault::Meaning,
                     at,
@@ -163,10 +193,10 @@ pub(super) fn version(reading: &Reading<'_>, key: usize, number: Option<u32>, at
         };
     }
     // Whose write is the n-th is known only if one backend writes them all.
-    let mut writers = litmus.backends.iter().filter(|b| b.ops.iter().any(|op| op.writes() == Some(key)));
+    let mut writers = litmus.backends.iter().filter(|b| b.ops.iter().any(|op| litmus.op_writes(*op, key)));
     if let (Some(writer), None) = (writers.next(), writers.next()) {
-        let nth = writer.ops.iter().filter(|op| op.writes() == Some(key)).nth(number as usize - 1);
-        if matches!(nth, Some(Op::Delete(_))) {
+        let nth = writer.ops.iter().filter(|op| litmus.op_writes(**op, key)).nth(number as usize - 1);
+        if matches!(nth, Some(Op::Delete(_) | Op::DropDatabase(_))) {
             let hint = Some("say `none`".to_owned());
             return Err(reading.error(Fault::Meaning, at, format!("write {number} of `{name}` is a delete"), hint));
         }

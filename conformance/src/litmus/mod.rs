@@ -25,14 +25,19 @@
 //! | `layer shared` | needs nothing of the backend layer, so that it also fits a host with its own local cache and ring |
 //! | `k1 = rel/7` | key `k1` in cache `rel` with hash 7; keys of one cache and hash collide |
 //! | `absent` | there is no row of this key at first |
+//! | `database n` | the key's, or the backend's; 1 if not said, 0 for a catalog that all databases share |
 //! | `toasted` | a load of this key accepts messages between its scan and its publication |
 //! | `stripes n` | hashes that are equal modulo `n` share a stamp; power of two, 4 if not said |
 //! | `ring n` | messages that the ring holds; power of two from 2 on, 8 if not said |
 //! | `entries n` | entries that the shared table holds; no limit if not said |
 //! | `local n` | entries that a local view keeps at an accept; no limit if not said |
+//! | `escalate n` | a commit of more than `n` rows opens the stamps of their catalogs; never if not said |
 //! | `end` | command end: own changes so far become visible to the backend itself |
 //! | `subbegin`, `subcommit`, `subabort` | a subtransaction: `SAVEPOINT`, `RELEASE`, `ROLLBACK TO`; they nest |
 //! | `commit fails` | the commit fails before the change becomes visible: its bracket is withdrawn, the transaction aborts |
+//! | `inplace k` | the bytes of the row are changed where it lies, as VACUUM does to a few fields of `pg_class`: seen by all at once, never undone |
+//! | `rewrite k` | the whole catalog that `k` is in is rewritten, as by VACUUM FULL: each of its rows is a new version |
+//! | `dropdb k` | the database that `k` is in is dropped: each of its rows is gone |
 //! | `evict k` | somebody wants the memory: the entry of `k` goes, if nobody refers to it |
 //! | `reader.2 = v1` | the second lookup of `reader` answered `v1`; `.2` may be left out if there is just one lookup |
 //! | `v0`, `v1`, … | the row at first; the row of the first, second, … write of that key that was begun by anybody |
@@ -73,6 +78,10 @@ pub const OPS_MAX: usize = 8;
 pub const SIZE_MAX: u32 = 64;
 /// Stripes, if the file doesn't say.
 pub const STRIPES_DEFAULT: u32 = 4;
+/// The database of keys and backends, if the file doesn't say.
+pub const DATABASE_DEFAULT: u32 = 1;
+/// Most databases, 0 included.
+pub const DATABASES_MAX: u32 = 4;
 /// Messages that the ring holds, if the file doesn't say.
 pub const RING_DEFAULT: u32 = 8;
 
@@ -98,6 +107,8 @@ pub struct KeyDecl {
     pub absent: bool,
     /// A load accepts messages between scan and publication (B01).
     pub toasted: bool,
+    /// Its database; 0: its catalog is shared by all.
+    pub database: u32,
 }
 
 /// One operation of a program; numbers are indices into [`Litmus::keys`].
@@ -131,13 +142,20 @@ pub enum Op {
     Abort,
     /// Take the entry out of the shared table if nobody refers to it.
     Evict(usize),
+    /// Change the row where it lies (A58).
+    InPlace(usize),
+    /// Rewrite the whole catalog that the key is in (A32).
+    Rewrite(usize),
+    /// Drop the database that the key is in (D30).
+    DropDatabase(usize),
 }
 
 impl Op {
-    /// The key that it writes, if it writes one.
+    /// The key that it names and writes. A whole catalog or database is more: [`Litmus::op_writes`].
     pub fn writes(self) -> Option<usize> {
         match self {
-            Op::Insert(key) | Op::Update(key) | Op::Delete(key) => Some(key),
+            Op::Insert(key) | Op::Update(key) | Op::Delete(key) | Op::InPlace(key) => Some(key),
+            Op::Rewrite(key) | Op::DropDatabase(key) => Some(key),
             Op::Lookup(_)
             | Op::Accept
             | Op::Begin
@@ -150,6 +168,11 @@ impl Op {
             | Op::Abort
             | Op::Evict(_) => None,
         }
+    }
+
+    /// Whether it writes a new version of a row, to be committed or aborted with its transaction.
+    pub fn is_transactional(self) -> bool {
+        self.writes().is_some() && !matches!(self, Op::InPlace(_))
     }
 
     /// Whether it ends a transaction.
@@ -165,6 +188,8 @@ pub struct BackendDecl {
     pub name: String,
     /// Its program.
     pub ops: Vec<Op>,
+    /// The database that it is connected to.
+    pub database: u32,
 }
 
 impl BackendDecl {
@@ -256,6 +281,8 @@ pub struct Litmus {
     pub entries: Option<u32>,
     /// Entries that a local view keeps at an accept.
     pub local: Option<u32>,
+    /// Rows that a bracket may have before it opens the stamps of their catalogs instead.
+    pub escalate: Option<u32>,
     /// Its backends; at least one.
     pub backends: Vec<BackendDecl>,
     /// Outcomes that must not be.
@@ -332,9 +359,19 @@ impl Litmus {
         u8::try_from(id).expect("there are at most KEYS_MAX caches")
     }
 
-    /// How often the programs write key `key`.
+    /// Does an operation write key `key`, if there is a row?
+    pub fn op_writes(&self, op: Op, key: usize) -> bool {
+        let one = &self.keys[key];
+        op.writes().is_some_and(|named| match op {
+            Op::DropDatabase(_) => self.keys[named].database == one.database,
+            Op::Rewrite(_) => self.keys[named].database == one.database && self.keys[named].cache == one.cache,
+            _ => named == key,
+        })
+    }
+
+    /// How often the programs write key `key`, at most.
     pub fn writes(&self, key: usize) -> usize {
-        self.backends.iter().flat_map(|b| &b.ops).filter(|op| op.writes() == Some(key)).count()
+        self.backends.iter().flat_map(|b| &b.ops).filter(|op| self.op_writes(**op, key)).count()
     }
 
     /// Lookups of all programs together.
@@ -360,6 +397,9 @@ impl Litmus {
             Op::CommitFails => "commit fails".into(),
             Op::Abort => "abort".into(),
             Op::Evict(key) => format!("evict {}", name(key)),
+            Op::InPlace(key) => format!("inplace {}", name(key)),
+            Op::Rewrite(key) => format!("rewrite {}", name(key)),
+            Op::DropDatabase(key) => format!("dropdb {}", name(key)),
         }
     }
 
@@ -380,21 +420,23 @@ impl fmt::Display for Litmus {
             writeln!(f, "{}", format!("# {line}").trim_end())?;
         }
         writeln!(f, "layer {}", if self.layer == Layer::Shared { "shared" } else { "backend" })?;
+        let database = |n: u32| if n == DATABASE_DEFAULT { String::new() } else { format!(" database {n}") };
         let key = |k: &KeyDecl| {
             let (absent, toasted) = (if k.absent { " absent" } else { "" }, if k.toasted { " toasted" } else { "" });
-            format!("{} = {}/{}{absent}{toasted}", k.name, k.cache, k.hash)
+            format!("{} = {}/{}{absent}{toasted}{}", k.name, k.cache, k.hash, database(k.database))
         };
         writeln!(f, "keys {}", self.keys.iter().map(key).collect::<Vec<_>>().join(", "))?;
         let stripes = (self.stripes != STRIPES_DEFAULT).then_some(self.stripes);
         let ring = (self.ring != RING_DEFAULT).then_some(self.ring);
-        for (word, size) in [("stripes", stripes), ("ring", ring), ("entries", self.entries), ("local", self.local)] {
+        let others = [("entries", self.entries), ("local", self.local), ("escalate", self.escalate)];
+        for (word, size) in [("stripes", stripes), ("ring", ring)].into_iter().chain(others) {
             if let Some(size) = size {
                 writeln!(f, "{word} {size}")?;
             }
         }
         for backend in &self.backends {
             let ops: Vec<String> = backend.ops.iter().map(|op| self.op_text(*op)).collect();
-            writeln!(f, "backend {}: {}", backend.name, ops.join("; "))?;
+            writeln!(f, "backend {}{}: {}", backend.name, database(backend.database), ops.join("; "))?;
         }
         for (word, clauses) in [("never", &self.never), ("sometimes", &self.sometimes)] {
             for clause in clauses {

@@ -4,18 +4,22 @@
 use super::error::nearest;
 use super::lex::{Span, Token, tokens};
 use super::{
-    BACKENDS_MAX, BackendDecl, Clause, Condition, Fault, KEYS_MAX, KeyDecl, Layer, Litmus, LitmusError, OPS_MAX, Op,
-    RING_DEFAULT, SIZE_MAX, STRIPES_DEFAULT, Value, meaning,
+    BACKENDS_MAX, BackendDecl, Clause, Condition, DATABASE_DEFAULT, DATABASES_MAX, Fault, KEYS_MAX, KeyDecl, Layer,
+    Litmus, LitmusError, OPS_MAX, Op, RING_DEFAULT, SIZE_MAX, STRIPES_DEFAULT, Value, meaning,
 };
 
-const LINES: [&str; 9] = ["layer", "keys", "stripes", "ring", "entries", "local", "backend", "never", "sometimes"];
-const OPS: [&str; 13] = [
+const LINES: [&str; 10] =
+    ["layer", "keys", "stripes", "ring", "entries", "local", "escalate", "backend", "never", "sometimes"];
+const OPS: [&str; 16] = [
     "lookup",
     "evict",
     "accept",
     "insert",
     "update",
     "delete",
+    "inplace",
+    "rewrite",
+    "dropdb",
     "begin",
     "end",
     "commit",
@@ -172,6 +176,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Litmus, LitmusError> {
         ring: RING_DEFAULT,
         entries: None,
         local: None,
+        escalate: None,
         backends: Vec::new(),
         never: Vec::new(),
         sometimes: Vec::new(),
@@ -258,7 +263,7 @@ fn line<'t>(
             let keys = keys(&mut line)?;
             reading.litmus.keys.extend(keys);
         }
-        "stripes" | "ring" | "entries" | "local" => {
+        "stripes" | "ring" | "entries" | "local" | "escalate" => {
             line.at = 0;
             let mut sizes = Vec::new();
             while line.at == 0 || line.peek().is_some() {
@@ -269,6 +274,7 @@ fn line<'t>(
                     "stripes" => reading.litmus.stripes = size,
                     "ring" => reading.litmus.ring = size,
                     "entries" => reading.litmus.entries = Some(size),
+                    "escalate" => reading.litmus.escalate = Some(size),
                     _ => reading.litmus.local = Some(size),
                 }
             }
@@ -312,27 +318,40 @@ fn keys(line: &mut Line<'_, '_>) -> Result<Vec<KeyDecl>, LitmusError> {
         let (cache, _) = line.name("the name of a cache", &[])?;
         line.mark('/')?;
         let (hash, _) = line.number("a hash")?;
-        let mut key = KeyDecl { name: name.to_owned(), cache: cache.to_owned(), hash, absent: false, toasted: false };
+        let (name, cache) = (name.to_owned(), cache.to_owned());
+        let mut key = KeyDecl { name, cache, hash, absent: false, toasted: false, database: DATABASE_DEFAULT };
         loop {
             if line.takes_word("absent") {
                 key.absent = true;
             } else if line.takes_word("toasted") {
                 key.toasted = true;
+            } else if line.takes_word("database") {
+                key.database = database(line)?;
             } else {
                 break;
             }
         }
         keys.push(key);
         if !line.takes(',') {
-            line.done("`absent`, `toasted`, `,` or the end of the line", &["absent", "toasted"])?;
+            let words = ["absent", "toasted", "database"];
+            line.done("`absent`, `toasted`, `database`, `,` or the end of the line", &words)?;
             return Ok(keys);
         }
     }
 }
 
+/// The number of a database.
+fn database(line: &mut Line<'_, '_>) -> Result<u32, LitmusError> {
+    let (number, at) = line.number("the number of a database")?;
+    if number < DATABASES_MAX {
+        return Ok(number);
+    }
+    Err(line.reading.meaning(at, format!("databases are numbered from 0, which all share, to {}", DATABASES_MAX - 1)))
+}
+
 fn size<'t>(line: &mut Line<'_, 't>, said: &mut Vec<&'t str>) -> Result<(&'t str, u32), LitmusError> {
-    const SIZES: [&str; 4] = ["stripes", "ring", "entries", "local"];
-    let what = "`stripes`, `ring`, `entries` or `local`";
+    const SIZES: [&str; 5] = ["stripes", "ring", "entries", "local", "escalate"];
+    let what = "`stripes`, `ring`, `entries`, `local` or `escalate`";
     let (word, at) = line.name(what, &SIZES)?;
     if !SIZES.contains(&word) {
         line.at -= 1;
@@ -362,6 +381,14 @@ fn backend(line: &mut Line<'_, '_>) -> Result<(BackendDecl, Span, Vec<Span>), Li
     if taken.len() == BACKENDS_MAX {
         return Err(line.reading.meaning(name_at, format!("too many backends: at most {BACKENDS_MAX}")));
     }
+    let mut connected = DATABASE_DEFAULT;
+    if line.takes_word("database") {
+        let at = line.span();
+        connected = database(line)?;
+        if connected == 0 {
+            return Err(line.reading.meaning(at, "a backend is connected to a database; 0 is what all of them share"));
+        }
+    }
     line.mark(':')?;
     let (mut ops, mut spans) = (Vec::new(), Vec::new());
     loop {
@@ -374,7 +401,7 @@ fn backend(line: &mut Line<'_, '_>) -> Result<(BackendDecl, Span, Vec<Span>), Li
         spans.push(at);
         if !line.takes(';') {
             line.done("`;` or the end of the line", &["fails"])?;
-            return Ok((BackendDecl { name: name.to_owned(), ops }, name_at, spans));
+            return Ok((BackendDecl { name: name.to_owned(), ops, database: connected }, name_at, spans));
         }
     }
 }
@@ -388,6 +415,9 @@ fn op(line: &mut Line<'_, '_>) -> Result<Op, LitmusError> {
         "insert" => Op::Insert,
         "update" => Op::Update,
         "delete" => Op::Delete,
+        "inplace" => Op::InPlace,
+        "rewrite" => Op::Rewrite,
+        "dropdb" => Op::DropDatabase,
         "accept" => return Ok(Op::Accept),
         "begin" => return Ok(Op::Begin),
         "end" => return Ok(Op::CommandEnd),

@@ -1,9 +1,9 @@
 //! Runs the programs of a litmus file over the code of one build, each operation watched.
 
 use super::{cache, thread};
-use crate::desk::Desk;
+use crate::desk::{Desk, Levels};
 use crate::litmus::{Litmus, Op};
-use crate::refinement::{EntryView, LocalView, PrivateView, Saw, SharedView, Writer};
+use crate::refinement::{Change, EntryView, LocalView, PrivateView, Saw, SharedView, Sizes, Writer, names};
 use crate::rules::Rule;
 use cache::backend::{Backend, MemoryCatalog, MemorySession, WriteError};
 use catcache_model::coherence::Step;
@@ -17,13 +17,18 @@ pub struct Watch {
     broken: Option<Rule>,
 }
 
-fn step(step: cache::Step) -> Option<Step> {
-    use cache::Level::Stripe;
+/// `None`: not a step of this program's model.
+fn step(step: cache::Step, levels: Levels) -> Option<Step> {
+    let counts = |level: cache::Level| match level {
+        cache::Level::Stripe => true,
+        cache::Level::Catalog => levels.catalogs,
+        cache::Level::Database => levels.databases,
+    };
     Some(match step {
         cache::Step::LocalHit => Step::LocalHit,
         cache::Step::Accept => Step::Accept,
         cache::Step::Find => Step::Find,
-        cache::Step::Check(Stripe) => Step::Check,
+        cache::Step::Check(level) => return counts(level).then_some(Step::Check),
         cache::Step::Unlink => Step::Unlink,
         cache::Step::Token => Step::Token,
         cache::Step::Snapshot => Step::Snapshot,
@@ -34,24 +39,21 @@ fn step(step: cache::Step) -> Option<Step> {
         cache::Step::Release => Step::Release,
         cache::Step::Free => Step::Free,
         cache::Step::Write => Step::Write,
+        cache::Step::Lock => Step::Lock,
+        cache::Step::Overwrite => Step::Overwrite,
         cache::Step::CommandEnd => Step::CommandEnd,
         cache::Step::SubBegin => Step::SubBegin,
         cache::Step::SubCommit => Step::SubCommit,
         cache::Step::SubAbort => Step::SubAbort,
         cache::Step::Log => Step::Log,
-        cache::Step::Open(Stripe) => Step::Open,
+        cache::Step::Open(level) => return counts(level).then_some(Step::Open),
         cache::Step::Visible => Step::Visible,
         cache::Step::Advance => Step::Advance,
-        cache::Step::Close(Stripe) => Step::Close,
-        cache::Step::Withdraw(Stripe) => Step::Withdraw,
+        cache::Step::Close(level) => return counts(level).then_some(Step::Close),
+        cache::Step::Withdraw(level) => return counts(level).then_some(Step::Withdraw),
         cache::Step::Send => Step::Send,
         cache::Step::Unlock => Step::Unlock,
         cache::Step::Undo => Step::Undo,
-        // Nobody opens these in the first part of the model.
-        cache::Step::Check(cache::Level::Catalog | cache::Level::Database)
-        | cache::Step::Open(cache::Level::Catalog | cache::Level::Database)
-        | cache::Step::Close(cache::Level::Catalog | cache::Level::Database)
-        | cache::Step::Withdraw(cache::Level::Catalog | cache::Level::Database) => return None,
     })
 }
 
@@ -87,17 +89,27 @@ fn key_index(key: &cache::OwnedKey) -> u8 {
     key.bytes.first().copied().unwrap_or(u8::MAX)
 }
 
+fn change(message: cache::Message) -> Change {
+    match message {
+        cache::Message::Row { database, cache, hash } => Change::Row(database, cache, hash),
+        cache::Message::Catalog { database, cache } => Change::Catalog(database, cache),
+        cache::Message::Database { database } => Change::Database(database),
+    }
+}
+
 /// A row that no run could have written shows as a writer that doesn't exist, so that every comparison fails on it.
 fn writer(row: Option<&[u8]>) -> Option<Writer> {
     row.map(|row| Writer::of(row).unwrap_or(Writer { backend: u8::MAX - 1, op: 0 }))
 }
 
 /// The shared state; all backends must be parked.
-fn view(shared: &cache::Shared) -> SharedView {
+fn view(shared: &cache::Shared, levels: Levels) -> SharedView {
     let image = shared.peek();
+    let catalogs = image.catalogs.iter().filter(|_| levels.catalogs);
+    let databases = image.databases.iter().filter(|_| levels.databases);
     SharedView {
         clock: image.clock,
-        stripes: image.stripes.iter().map(|s| (s.mark, s.open)).collect(),
+        stamps: image.stripes.iter().chain(catalogs).chain(databases).map(|s| (s.mark, s.open)).collect(),
         entries: image
             .entries
             .iter()
@@ -116,15 +128,25 @@ fn view(shared: &cache::Shared) -> SharedView {
     }
 }
 
+impl Watch {
+    fn step(&self, at: cache::Step) -> Option<Step> {
+        step(at, self.desk.levels())
+    }
+
+    fn view(&self) -> SharedView {
+        view(&self.shared, self.desk.levels())
+    }
+}
+
 impl cache::Probe for Watch {
     fn before(&self, at: cache::Step) {
-        if self.desk.before(self.me, step(at), &|| view(&self.shared)) {
+        if self.desk.before(self.me, self.step(at), &|| self.view()) {
             thread::yield_now();
         }
     }
 
     fn took(&self, at: cache::Step, seen: cache::Seen) {
-        self.desk.took(self.me, step(at), saw(&seen));
+        self.desk.took(self.me, self.step(at), saw(&seen));
     }
 
     fn private(&self, image: impl FnOnce() -> cache::PrivateImage) {
@@ -141,7 +163,7 @@ impl cache::Probe for Watch {
                 writer: writer(l.row.as_deref()),
             })
             .collect();
-        let dirty = image.dirty.iter().map(|(_, cache, hash)| (*cache, *hash)).collect();
+        let dirty = image.dirty.into_iter().map(change).collect();
         self.desk.private(self.me, PrivateView { local, snapshot: image.snapshot, dirty });
     }
 
@@ -157,29 +179,32 @@ pub struct Actor {
     backend: Session,
     watch: Arc<Watch>,
     desk: Arc<Desk>,
-    names: Arc<[(u8, u32)]>,
+    names: Arc<[Name]>,
     ops: Vec<Op>,
     me: u8,
 }
 
-const DATABASE: u32 = 1;
+/// Database, cache and hash.
+type Name = (u32, u8, u32);
 
-fn with_key<R>(names: &[(u8, u32)], key: usize, use_it: impl FnOnce(&cache::Key<'_>) -> R) -> R {
-    let (cache, hash) = names[key];
-    use_it(&cache::Key { database: DATABASE, cache, hash, bytes: &[key as u8] })
+fn with_key<R>(names: &[Name], key: usize, use_it: impl FnOnce(&cache::Key<'_>) -> R) -> R {
+    let (database, cache, hash) = names[key];
+    use_it(&cache::Key { database, cache, hash, bytes: &[key as u8] })
 }
 
-/// Builds the world of a litmus file: a segment of `slots` entries, a catalog, and its backends, attached.
+/// Builds the world of a litmus file: a segment of these sizes, a catalog, and its backends, attached.
 ///
 /// # Errors
 /// What the code refused, in words.
-pub fn world(litmus: &Litmus, slots: u32, desk: &Arc<Desk>, broken: Option<Rule>) -> Result<Vec<Actor>, String> {
-    let names: Arc<[(u8, u32)]> = (0..litmus.keys.len()).map(|k| (litmus.cache_id(k), litmus.keys[k].hash)).collect();
+pub fn world(litmus: &Litmus, sizes: Sizes, desk: &Arc<Desk>, broken: Option<Rule>) -> Result<Vec<Actor>, String> {
+    let names: Arc<[Name]> = names(litmus).into();
     let config = cache::Config {
         stripes: litmus.stripes,
+        catalogs: sizes.catalogs,
+        databases: sizes.databases,
         ring: litmus.ring,
         backends: litmus.backends.len() as u32,
-        uniform: Some(cache::shared::Uniform { slots, bytes: 64 }),
+        uniform: Some(cache::shared::Uniform { slots: sizes.slots, bytes: 64 }),
         ..cache::Config::tiny()
     };
     let shared = cache::Shared::anonymous(&config).map_err(|e| e.to_string())?;
@@ -199,10 +224,11 @@ pub fn world(litmus: &Litmus, slots: u32, desk: &Arc<Desk>, broken: Option<Rule>
         let watch = Arc::new(Watch { desk: Arc::clone(desk), me: me as u8, shared: shared.clone(), broken });
         let session = catalog.session(Arc::clone(&watch));
         let mut backend =
-            Backend::attach_with(&shared, DATABASE, session, Arc::clone(&watch)).map_err(|e| e.to_string())?;
+            Backend::attach_with(&shared, decl.database, session, Arc::clone(&watch)).map_err(|e| e.to_string())?;
         if let Some(limit) = litmus.local {
             backend.set_local_limit(limit);
         }
+        backend.set_escalation(litmus.escalate.unwrap_or(u32::MAX));
         actors.push(Actor {
             backend,
             watch,
@@ -224,7 +250,7 @@ impl Actor {
                 break;
             }
         }
-        self.desk.finish(self.me, &|| view(&self.watch.shared));
+        self.desk.finish(self.me, &|| self.watch.view());
         self
     }
 
@@ -243,6 +269,9 @@ impl Actor {
             }
             Op::Insert(k) | Op::Update(k) => self.write(nth, k, true)?,
             Op::Delete(k) => self.write(nth, k, false)?,
+            Op::InPlace(k) => self.overwrite(nth, k)?,
+            Op::Rewrite(k) => self.write_all(nth, |key, named| (key.database, key.cache) == (named.0, named.1), k)?,
+            Op::DropDatabase(k) => self.write_all(nth, |key, named| key.database == named.0, k)?,
             Op::CommandEnd => self.backend.command_end(),
             Op::SubBegin => self.backend.begin_sub().map_err(|e| e.to_string())?,
             Op::SubCommit => self.backend.commit_sub().map_err(|e| e.to_string())?,
@@ -273,6 +302,7 @@ impl Actor {
     fn write(&mut self, nth: usize, k: usize, present: bool) -> Result<(), String> {
         let names = Arc::clone(&self.names);
         let by = Writer { backend: self.me, op: nth as u8 };
+        self.desk.not_writing(self.me);
         self.desk.writing(self.me, k as u8, by);
         loop {
             let done = with_key(&names, k, |key| {
@@ -284,6 +314,47 @@ impl Actor {
                 Err(e) => return Err(e.to_string()),
             }
         }
+    }
+}
+
+impl Actor {
+    /// As `write`, for the bytes of a row that nobody has locked.
+    fn overwrite(&mut self, nth: usize, k: usize) -> Result<(), String> {
+        let names = Arc::clone(&self.names);
+        let by = Writer { backend: self.me, op: nth as u8 };
+        self.desk.not_writing(self.me);
+        self.desk.writing(self.me, k as u8, by);
+        while with_key(&names, k, |key| self.backend.overwrite(key, &by.bytes())).is_err() {
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// As `write`, for every row of the catalog or the database of a key.
+    fn write_all(&mut self, nth: usize, of: impl Fn(&cache::Key<'_>, Name) -> bool, k: usize) -> Result<(), String> {
+        let named = self.names[k];
+        let by = Writer { backend: self.me, op: nth as u8 };
+        let drops = matches!(self.ops[nth], Op::DropDatabase(_));
+        let (desk, me) = (Arc::clone(&self.desk), self.me);
+        loop {
+            desk.not_writing(me);
+            let done = self.backend.catalog_mut().put_all(
+                |key| of(key, named),
+                |key, _| {
+                    desk.writing(me, key.bytes.first().copied().unwrap_or(u8::MAX), by);
+                    (!drops).then(|| by.bytes().to_vec())
+                },
+            );
+            match done {
+                Ok(()) => break,
+                Err(_) => thread::yield_now(),
+            }
+        }
+        let changed = match drops {
+            true => self.backend.changed_database(named.0),
+            false => self.backend.changed_catalog(named.0, named.1),
+        };
+        changed.map_err(|e| e.to_string())
     }
 }
 

@@ -10,10 +10,11 @@
 use super::catalog::Nested;
 use super::dirty_set::DirtySet;
 use super::local_view::{Entries, Kind, Local, LocalView};
-use super::ring::{Accepted, Message, Ring};
+use super::ring::{Accepted, Ring};
 use super::{BackendStats, Invalidation, LOCAL_LIMIT_DEFAULT};
 use crate::error::Error;
 use crate::key::{Key, Packed};
+use crate::message::Message;
 use crate::probe::{EntryAt, LocalImage, PrivateImage, Probe, Rule};
 use crate::shared::{Publication, Reference, Shared, Token};
 use crate::sync::MODELLED;
@@ -24,8 +25,8 @@ pub(super) type Callback = Box<dyn FnMut(Invalidation) + Send>;
 /// The load that is running.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running {
-    /// What would make it start again.
-    pub(super) matches: Message,
+    /// The row that is being loaded: what names it makes the load start again.
+    pub(super) row: Message,
     /// It has been made.
     pub(super) doomed: bool,
 }
@@ -38,6 +39,8 @@ pub(super) struct Core<P: Probe> {
     pub(super) database: u32,
     pub(super) local: LocalView,
     pub(super) local_limit: u32,
+    /// A bracket of more rows opens the stamps of their catalogs.
+    pub(super) escalation: u32,
     pub(super) dirty: DirtySet,
     pub(super) ring: Ring,
     /// The token of the held catalog snapshot. The snapshot itself lies in `Backend::snapshot`; it counts as dropped
@@ -49,6 +52,11 @@ pub(super) struct Core<P: Probe> {
     /// References that have left the local view and are still to be released.
     pub(super) dropped: Vec<u32>,
     pub(super) stats: BackendStats,
+}
+
+/// A bracket of a fourth of all stripes invalidates a fourth of everything anyhow.
+fn escalation_default(stripes: u32) -> u32 {
+    (stripes / 4).max(64)
 }
 
 impl Entries for Shared {
@@ -63,6 +71,14 @@ impl Entries for Shared {
     }
 }
 
+/// Does a message name the row of another?
+fn names(message: Message, row: Message) -> bool {
+    match row {
+        Message::Row { database, cache, hash } => message.names(database, cache, hash),
+        whole => message == whole,
+    }
+}
+
 impl<P: Probe> Nested for Core<P> {
     fn accept(&mut self) {
         Core::accept(self, false);
@@ -72,12 +88,14 @@ impl<P: Probe> Nested for Core<P> {
 impl<P: Probe> Core<P> {
     /// A backend that has joined the ring, with nothing cached.
     pub(super) fn new(ring: Ring, shared: Shared, database: u32, probe: P) -> Core<P> {
+        let escalation = escalation_default(shared.config().stripes);
         Core {
             shared,
             probe,
             database,
             local: LocalView::new(),
             local_limit: LOCAL_LIMIT_DEFAULT,
+            escalation,
             dirty: DirtySet::default(),
             ring,
             held: None,
@@ -97,9 +115,14 @@ impl<P: Probe> Core<P> {
         }
     }
 
+    /// Has the own transaction changed what this key is of?
+    fn covers(&self, key: &Key<'_>) -> bool {
+        self.dirty.covers(key.into(), self.probe.keeps(Rule::CoverWholeCatalog))
+    }
+
     /// Looks into the shared table, unless the transaction has changed the row's hash itself.
     pub(super) fn find(&mut self, key: &Key<'_>) -> Option<Local> {
-        if self.dirty.covers(key.into()) && self.probe.keeps(Rule::ConsultDirtyAtProbe) {
+        if self.covers(key) && self.probe.keeps(Rule::ConsultDirtyAtProbe) {
             return None;
         }
         let reference = self.shared.find(&self.probe, key)?;
@@ -122,7 +145,7 @@ impl<P: Probe> Core<P> {
 
     /// Publishes what a load has read, or keeps it for this backend alone.
     pub(super) fn keep(&mut self, key: &Key<'_>, row: Option<&[u8]>, token: Token) -> Local {
-        let covered = self.dirty.covers(key.into()) && self.probe.keeps(Rule::ConsultDirtyAtPublish);
+        let covered = self.covers(key) && self.probe.keeps(Rule::ConsultDirtyAtPublish);
         if !covered {
             match self.shared.publish(&self.probe, key, row, token) {
                 Publication::Published(reference) => {
@@ -163,7 +186,7 @@ impl<P: Probe> Core<P> {
         self.stats.messages += messages.len() as u64;
         // A31: those of other databases are not for us; 0 is for everybody (A57).
         let database = self.database;
-        messages.retain(|message| message.database == database || message.database == 0);
+        messages.retain(|message| message.database() == database || message.database() == 0);
 
         let reset = accepted == Accepted::Reset;
         if reset {
@@ -179,7 +202,7 @@ impl<P: Probe> Core<P> {
             self.drop_local(&messages);
         }
         if let Some(running) = &mut self.running
-            && (reset || messages.contains(&running.matches))
+            && (reset || messages.iter().any(|message| names(*message, running.row)))
             && self.probe.keeps(Rule::DoomRunningLoad)
         {
             running.doomed = true;
@@ -192,7 +215,7 @@ impl<P: Probe> Core<P> {
         self.show();
         self.release_dropped();
         if reset {
-            self.callbacks.iter_mut().for_each(|callback| callback(Invalidation::EVERYTHING));
+            self.callbacks.iter_mut().for_each(|callback| callback(Invalidation::Everything));
         }
         self.call_back(&messages);
         self.ring.recycle(messages);
@@ -201,8 +224,10 @@ impl<P: Probe> Core<P> {
     /// Takes everything that `messages` name out of the local view.
     pub(super) fn drop_local(&mut self, messages: &[Message]) {
         for message in messages {
-            let &Message { database, cache, hash } = message;
-            self.local.drop_matching(&self.shared, database, cache, hash, &mut self.dropped);
+            let kept = !matches!(message, Message::Row { .. }) && !self.probe.keeps(Rule::DropWholeCatalog);
+            if !kept {
+                self.local.drop_matching(&self.shared, *message, &mut self.dropped);
+            }
         }
     }
 
@@ -220,8 +245,8 @@ impl<P: Probe> Core<P> {
     }
 
     pub(super) fn call_back(&mut self, messages: &[Message]) {
-        for &Message { database, cache, hash } in messages {
-            self.callbacks.iter_mut().for_each(|callback| callback(Invalidation { database, cache, hash }));
+        for &message in messages {
+            self.callbacks.iter_mut().for_each(|callback| callback(Invalidation::Of(message)));
         }
     }
 
@@ -270,7 +295,7 @@ impl<P: Probe> Core<P> {
         PrivateImage {
             local,
             snapshot: self.held.map(|token| token.value()),
-            dirty: self.dirty.messages().map(|m| (m.database, m.cache, m.hash)).collect(),
+            dirty: self.dirty.messages().collect(),
             ring_position: self.ring.position(),
         }
     }

@@ -1,4 +1,4 @@
-//! The dirty set: what the running transaction has changed itself.
+//! The dirty set: what the running transaction has changed itself: rows, by their hash, and whole catalogs and databases.
 //!
 //! Three things are asked of it. While the transaction runs, whether a key is *covered*: then the backend must neither
 //! believe the shared table (it holds the committed row) nor publish what it reads (its own, uncommitted row): D7, D8.
@@ -16,7 +16,7 @@
 //! Invariant, of each level: `registered` holds exactly the elements of `messages`, and for each the last command that
 //! changed it. `pending` holds exactly what the running command has changed; it belongs to the last level.
 
-use super::ring::Message;
+use crate::message::Message;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -40,12 +40,24 @@ struct Level {
     messages: Vec<Message>,
     /// The same, with the number of the last command that changed it.
     registered: HashMap<Message, u64, BuildHasherDefault<Mix>>,
+    /// How many of them are about a whole catalog or database.
+    whole: usize,
 }
 
 impl Level {
-    fn covers(&self, message: Message) -> bool {
+    fn covers(&self, row: Message, whole: bool) -> bool {
         // The usual case is a transaction that has changed nothing.
-        !self.messages.is_empty() && self.registered.contains_key(&message)
+        if self.messages.is_empty() {
+            return false;
+        }
+        let (catalog, database) = (row.of_catalog(), Message::Database { database: row.database() });
+        let has = |message| self.registered.contains_key(&message);
+        has(row) || whole && self.whole > 0 && (has(catalog) || has(database))
+    }
+
+    fn push(&mut self, message: Message) {
+        self.messages.push(message);
+        self.whole += usize::from(!matches!(message, Message::Row { .. }));
     }
 
     /// Adds what a subtransaction has changed.
@@ -56,7 +68,7 @@ impl Level {
         }
         for message in sub.messages {
             if self.registered.insert(message, sub.registered[&message]).is_none() {
-                self.messages.push(message);
+                self.push(message);
             }
         }
     }
@@ -67,7 +79,7 @@ impl DirtySet {
     pub(super) fn register(&mut self, message: Message) {
         match self.inner.registered.insert(message, self.command) {
             None => {
-                self.inner.messages.push(message);
+                self.inner.push(message);
                 self.pending.push(message);
             }
             Some(command) if command != self.command => self.pending.push(message),
@@ -75,9 +87,10 @@ impl DirtySet {
         }
     }
 
-    /// Whether the transaction has changed a row of this hash, in the running command or before. O(depth of nesting).
-    pub(super) fn covers(&self, message: Message) -> bool {
-        self.inner.covers(message) || self.outer.iter().any(|level| level.covers(message))
+    /// Whether the transaction has changed a row of this hash, or its whole catalog or database, in the running command or
+    /// before. O(depth of nesting). `whole` is false only where a harness breaks the rule.
+    pub(super) fn covers(&self, row: Message, whole: bool) -> bool {
+        self.inner.covers(row, whole) || self.outer.iter().any(|level| level.covers(row, whole))
     }
 
     /// What the transaction has changed, level by level: within a level each once, in order of first registration.
@@ -163,6 +176,11 @@ impl Hasher for Mix {
         }
     }
 
+    /// Which kind of message.
+    fn write_isize(&mut self, n: isize) {
+        self.add(n as u64);
+    }
+
     fn write_u8(&mut self, n: u8) {
         self.add(u64::from(n));
     }
@@ -177,22 +195,22 @@ mod tests {
     use super::*;
 
     fn message(hash: u32) -> Message {
-        Message { database: 1, cache: 7, hash }
+        Message::Row { database: 1, cache: 7, hash }
     }
 
     #[test]
     fn a_change_is_covered_from_its_registration_to_the_end() {
         let mut set = DirtySet::default();
-        assert!(!set.covers(message(1)));
+        assert!(!set.covers(message(1), true));
         set.register(message(1));
-        assert!(set.covers(message(1)), "pending");
+        assert!(set.covers(message(1), true), "pending");
         assert_eq!(set.end_command(), [message(1)]);
-        assert!(set.covers(message(1)), "finished");
-        assert!(!set.covers(Message { database: 0, ..message(1) }), "another database is another key (D29)");
-        assert!(!set.covers(Message { cache: 8, ..message(1) }), "another cache is another key");
+        assert!(set.covers(message(1), true), "finished");
+        assert!(!set.covers((0, 7, 1).into(), true), "another database is another key (D29)");
+        assert!(!set.covers((1, 8, 1).into(), true), "another cache is another key");
         assert_eq!(set.flatten(), [message(1)]);
         set.clear();
-        assert!(!set.covers(message(1)));
+        assert!(!set.covers(message(1), true));
     }
 
     /// A row that two commands change leaves the local view twice, and is sent once.
@@ -221,12 +239,15 @@ mod tests {
         assert_eq!(set.end_command(), [message(2), message(1)], "a change is one of each level that made it");
         set.begin_sub();
         set.register(message(3));
-        assert!((1..=3).all(|hash| set.covers(message(hash))));
+        assert!((1..=3).all(|hash| set.covers(message(hash), true)));
         assert_eq!(set.messages().collect::<Vec<_>>(), [1, 2, 1, 3].map(message));
         assert_eq!(set.abort_sub(), [message(3)], "what was pending too");
-        assert!(!set.is_pending() && !set.covers(message(3)));
+        assert!(!set.is_pending() && !set.covers(message(3), true));
         assert_eq!(set.abort_sub(), [message(2), message(1)]);
-        assert!(set.covers(message(1)) && !set.covers(message(2)), "the parent's changes are still its own");
+        assert!(
+            set.covers(message(1), true) && !set.covers(message(2), true),
+            "the parent's changes are still its own"
+        );
 
         set.begin_sub();
         set.register(message(1));
@@ -240,9 +261,27 @@ mod tests {
         assert_eq!(set.flatten(), [1, 4, 5].map(message), "each once, whoever made it first");
         set.begin_sub();
         set.forget();
-        assert_eq!((set.depth(), set.covers(message(1))), (1, false));
+        assert_eq!((set.depth(), set.covers(message(1), true)), (1, false));
         set.clear();
         assert_eq!((set.depth(), set.messages().count()), (0, 0));
+    }
+
+    #[test]
+    fn a_whole_catalog_covers_its_rows_until_its_level_goes() {
+        let mut set = DirtySet::default();
+        set.begin_sub();
+        set.register(Message::Catalog { database: 1, cache: 7 });
+        assert!(set.covers(message(1), true) && set.covers(message(2), true));
+        assert!(!set.covers((2, 7, 1).into(), true) && !set.covers((1, 8, 1).into(), true));
+        assert!(!set.covers(message(1), false), "only a harness asks like that");
+        set.end_command();
+        set.commit_sub();
+        assert!(set.covers(message(1), true), "it is its parent's now");
+        set.begin_sub();
+        set.register(Message::Database { database: 2 });
+        assert!(set.covers((2, 200, 9).into(), true));
+        set.abort_sub();
+        assert!(!set.covers((2, 200, 9).into(), true) && set.covers(message(3), true));
     }
 
     #[test]
@@ -251,7 +290,7 @@ mod tests {
         for hash in 0..50_000 {
             set.register(message(hash * 3));
         }
-        assert!((0..150_000).all(|hash| set.covers(message(hash)) == (hash % 3 == 0)));
+        assert!((0..150_000).all(|hash| set.covers(message(hash), true) == (hash % 3 == 0)));
         assert_eq!(set.flatten().len(), 50_000);
     }
 }

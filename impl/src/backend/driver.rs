@@ -5,10 +5,10 @@
 
 use super::core::{Core, Running};
 use super::local_view::Local;
-use super::ring::Message;
 use super::{Catalog, CommitError, LookupError, Subtransactions};
 use crate::error::Error;
 use crate::key::{Key, Packed};
+use crate::message::Message;
 use crate::probe::{Probe, Rule, Seen, Step};
 use crate::shared::Token;
 
@@ -61,10 +61,10 @@ impl<C: Catalog, P: Probe> Driver<C, P> {
 
     /// Reads the row from the catalog, publishes it if that is allowed, and puts it into the local view.
     fn load(&mut self, key: &Key<'_>) -> Result<Local, C::Error> {
-        let matches = Message::from(key);
+        let row = Message::from(key);
         loop {
             let (token, snapshot) = self.hold_snapshot()?;
-            self.core.running = Some(Running { matches, doomed: false });
+            self.core.running = Some(Running { row, doomed: false });
             self.core.stats.scans += 1;
             self.row.clear();
             let present = self.catalog.scan(key, &snapshot, &mut self.row, &mut self.core);
@@ -169,7 +169,10 @@ impl<C: Catalog, P: Probe> Driver<C, P> {
         self.core.require_transaction("commit").map_err(CommitError::Misuse)?;
         // Everything that is allocated is allocated here: from C on a commit must not fail (D20).
         let messages = self.core.dirty.flatten().to_vec();
-        let mut bracket = self.core.shared.bracket(messages.iter().map(|m| (m.database, m.cache, m.hash)));
+        let rows = messages.iter().filter(|message| matches!(message, Message::Row { .. })).count();
+        let escalated = rows > self.core.escalation as usize;
+        let stamped = messages.iter().map(|m| if escalated { m.of_catalog() } else { *m });
+        let mut bracket = self.core.shared.bracket(stamped);
         if let Err(error) = self.catalog.log() {
             self.undo();
             return Err(CommitError::Log(error));
@@ -195,6 +198,24 @@ impl<C: Catalog, P: Probe> Driver<C, P> {
         self.catalog.unlock();
         self.core.in_transaction = false;
         self.drop_stale_snapshot();
+        Ok(())
+    }
+
+    /// See [`Backend::in_place`](super::Backend::in_place).
+    pub(super) fn in_place<E>(&mut self, key: &Key<'_>, change: impl FnOnce(&mut C) -> Result<(), E>) -> Result<(), E> {
+        let message = Message::from(key);
+        let bracketed = self.core.probe.keeps(Rule::BracketInPlace);
+        let mut bracket = self.core.shared.bracket(bracketed.then_some(message));
+        bracket.open(&self.core.probe);
+        if let Err(error) = change(&mut self.catalog) {
+            bracket.withdraw(&self.core.probe);
+            return Err(error);
+        }
+        bracket.close(&self.core.probe);
+        // At once: the transaction may abort, the bytes stay changed (B19).
+        if self.core.probe.keeps(Rule::SendInPlace) {
+            self.core.ring.send(&self.core.probe, &[message]);
+        }
         Ok(())
     }
 

@@ -24,6 +24,7 @@
 //! * L4. A private entry is reached from exactly one slot.
 
 use crate::key::{Key, Packed};
+use crate::message::Message;
 use crate::shared::SEGMENT_BYTES_MAX;
 use crate::sync::MODELLED;
 
@@ -343,16 +344,17 @@ impl LocalView {
         self.slots[hole] = EMPTY;
     }
 
-    /// Drops every entry of (database, cache, hash), positive or negative, shared or private (A28). False hits are
-    /// impossible here, misses too (L2). O(length of the hash's run).
-    pub(super) fn drop_matching(
-        &mut self,
-        entries: &impl Entries,
-        database: u32,
-        cache: u8,
-        hash: u32,
-        dropped: &mut Vec<u32>,
-    ) {
+    /// Drops every entry that a message names, positive or negative, shared or private (A28, A32). False hits are
+    /// impossible here, misses too (L2). O(length of the hash's run); O(slots) for a whole catalog or database.
+    pub(super) fn drop_matching(&mut self, entries: &impl Entries, message: Message, dropped: &mut Vec<u32>) {
+        let Message::Row { database, cache, hash } = message else {
+            self.sweep(dropped, |view, local| {
+                let key = view.key_at(entries, 0, local);
+                message.names(key.database, key.cache, key.hash)
+            });
+            self.shrink();
+            return;
+        };
         let mask = self.mask();
         let mut at = self.home(hash) & mask;
         loop {
@@ -511,20 +513,25 @@ mod tests {
                     }
                 }
                 70..=97 => {
-                    view.drop_matching(&segment, key.database, key.cache, key.hash, &mut dropped);
+                    let message = match random.below(100) {
+                        0 => Message::Catalog { database: key.database, cache: key.cache },
+                        1 => Message::Database { database: key.database },
+                        _ => Message::from(&key),
+                    };
+                    view.drop_matching(&segment, message, &mut dropped);
                     let doomed: Vec<u32> = reference
                         .keys()
                         .copied()
                         .filter(|&n| {
                             let other = segment.key_of(n);
-                            (other.database, other.cache, other.hash) == (key.database, key.cache, key.hash)
+                            message.names(other.database, other.cache, other.hash)
                         })
                         .collect();
                     let mut shared: Vec<u32> =
                         doomed.into_iter().filter(|n| reference.remove(n).is_some_and(|row| row.is_none())).collect();
                     shared.sort_unstable();
                     dropped.sort_unstable();
-                    assert_eq!(dropped, shared, "exactly the references of that hash are handed back");
+                    assert_eq!(dropped, shared, "exactly the references that it names are handed back");
                 }
                 98 => {
                     let limit = random.below(60);

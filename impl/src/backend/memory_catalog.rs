@@ -324,6 +324,83 @@ impl<P: Probe> MemorySession<P> {
         Ok(())
     }
 
+    /// Replaces every row that `which` chooses by what `row` makes of it, as a rewrite of a whole catalog or the drop of a
+    /// database does; `None` deletes it. One step Write.
+    /// O(rows of the store).
+    ///
+    /// # Errors
+    /// [`Conflict`] at once, and nothing is changed, if another open transaction holds one of them.
+    pub fn put_all(
+        &mut self,
+        which: impl Fn(&Key<'_>) -> bool,
+        mut row: impl FnMut(&Key<'_>, &[u8]) -> Option<Vec<u8>>,
+    ) -> Result<(), Conflict> {
+        self.probe.before(Step::Write);
+        let catalog = self.catalog.clone();
+        let mut store = catalog.store.lock();
+        let held = |record: &Record| record.holder.is_some_and(|holder| holder != self.session);
+        let conflict = store.records.iter().find(|(key, record)| which(&key.as_key()) && held(record));
+        if let Some((key, _)) = conflict {
+            let key = key.clone();
+            self.probe.took(Step::Write, Seen::Fail);
+            return Err(Conflict { key });
+        }
+        let sequence = store.sequence;
+        for (key, record) in store.records.iter_mut().filter(|(key, _)| which(&key.as_key())) {
+            let own = self.changes.get(key).and_then(|own| own.pending.clone().or_else(|| own.finished.clone()));
+            let Some(now) = own.unwrap_or_else(|| record.as_of(sequence)) else { continue };
+            record.holder = Some(self.session);
+            if let Some(sub) = self.subs.last_mut()
+                && !sub.contains_key(key)
+            {
+                sub.insert(key.clone(), self.changes.get(key).cloned());
+            }
+            self.changes.entry(key.clone()).or_default().pending = Some(row(&key.as_key(), &now).map(Into::into));
+        }
+        self.probe.took(Step::Write, Seen::Nothing);
+        Ok(())
+    }
+
+    /// Step Lock: locks `key` for an in-place update, apart from the transaction's own locks.
+    ///
+    /// # Errors
+    /// [`Conflict`] at once if any transaction holds the key, the own one included: its row has been replaced; and if there is
+    /// no such row.
+    pub fn lock_in_place(&mut self, key: &Key<'_>) -> Result<(), Conflict> {
+        let key = key.to_owned();
+        self.probe.before(Step::Lock);
+        let mut store = self.catalog.store.lock();
+        let there = |record: &Record| record.versions.last().is_some_and(|newest| newest.row.is_some());
+        let record = store.records.get_mut(&key).filter(|record| record.holder.is_none() && there(record));
+        let Some(record) = record else {
+            self.probe.took(Step::Lock, Seen::Fail);
+            return Err(Conflict { key });
+        };
+        record.holder = Some(self.session);
+        self.probe.took(Step::Lock, Seen::Nothing);
+        Ok(())
+    }
+
+    /// Step Overwrite: changes the bytes of the committed row of `key`, for every snapshot that sees it. No transaction
+    /// undoes it. The key has been locked with [`MemorySession::lock_in_place`].
+    pub fn overwrite(&mut self, key: &Key<'_>, row: &[u8]) {
+        self.probe.before(Step::Overwrite);
+        let mut store = self.catalog.store.lock();
+        let newest = store.records.get_mut(&key.to_owned()).and_then(|record| record.versions.last_mut());
+        if let Some(Version { row: Some(bytes), .. }) = newest {
+            *bytes = row.into();
+        }
+        self.probe.took(Step::Overwrite, Seen::Nothing);
+    }
+
+    /// Step Unlock: the end of [`MemorySession::lock_in_place`].
+    pub fn unlock_in_place(&mut self, key: &Key<'_>) {
+        self.probe.before(Step::Unlock);
+        let mut store = self.catalog.store.lock();
+        store.unlock(self.session, std::iter::once(key.to_owned()));
+        self.probe.took(Step::Unlock, Seen::Nothing);
+    }
+
     /// Ends the transaction in the store. `M3`: the locks go with the changes.
     fn forget(&mut self, store: &mut Store) {
         self.subs.clear();
@@ -494,6 +571,48 @@ impl<P: Probe> Backend<MemorySession<P>, P> {
         self.driver.core.require_transaction("delete").map_err(WriteError::Misuse)?;
         self.driver.catalog.delete(key)?;
         self.changed(key).map_err(WriteError::Misuse)
+    }
+
+    /// Rewrites the catalog of a cache: every row becomes what `row` makes of it. Registers the change.
+    ///
+    /// # Errors
+    /// As [`Backend::put`].
+    pub fn rewrite(
+        &mut self,
+        database: u32,
+        cache: u8,
+        mut row: impl FnMut(&Key<'_>, &[u8]) -> Vec<u8>,
+    ) -> Result<(), WriteError> {
+        self.driver.core.require_transaction("rewrite").map_err(WriteError::Misuse)?;
+        let which = |key: &Key<'_>| key.database == database && key.cache == cache;
+        self.driver.catalog.put_all(which, |key, old| Some(row(key, old)))?;
+        self.changed_catalog(database, cache).map_err(WriteError::Misuse)
+    }
+
+    /// Deletes every row of a database. Registers the change.
+    ///
+    /// # Errors
+    /// As [`Backend::put`].
+    pub fn drop_database(&mut self, database: u32) -> Result<(), WriteError> {
+        self.driver.core.require_transaction("drop_database").map_err(WriteError::Misuse)?;
+        self.driver.catalog.put_all(|key| key.database == database, |_, _| None)?;
+        self.changed_database(database).map_err(WriteError::Misuse)
+    }
+
+    /// Changes the bytes of the row of `key` in place ([`Backend::in_place`]): locks it, changes it, unlocks it, accepts.
+    ///
+    /// # Errors
+    /// [`Conflict`] at once if an open transaction holds the key, or there is no such row.
+    pub fn overwrite(&mut self, key: &Key<'_>, row: &[u8]) -> Result<(), Conflict> {
+        self.driver.catalog.lock_in_place(key)?;
+        let done: Result<(), std::convert::Infallible> = self.in_place(key, |catalog| {
+            catalog.overwrite(key, row);
+            Ok(())
+        });
+        let Ok(()) = done;
+        self.driver.catalog.unlock_in_place(key);
+        self.accept();
+        Ok(())
     }
 }
 

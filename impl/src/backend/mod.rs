@@ -85,6 +85,7 @@ mod ring;
 use self::core::Core;
 use crate::error::Error;
 use crate::key::{Key, Packed};
+use crate::message::Message;
 use crate::probe::{Probe, Rule, Seen, Step};
 use crate::shared::Shared;
 use crate::sync::{MODELLED, panicking};
@@ -132,24 +133,11 @@ pub enum CommitError<E: std::error::Error + 'static> {
 
 /// What a callback hears: something that was derived from the cache may be out of date (A36).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Invalidation {
-    /// The database; 0 for shared catalogs, and when it is everything.
-    pub database: u32,
-    /// The cache; 0 when it is everything.
-    pub cache: u8,
-    /// The hash of the changed row's key; 0 when it is everything.
-    pub hash: u32,
-}
-
-impl Invalidation {
-    /// Everything may be out of date: the backend fell too far behind.
-    pub const EVERYTHING: Invalidation = Invalidation { database: 0, cache: 0, hash: 0 };
-
-    /// Whether everything must be taken for out of date. A row whose hash happens to be 0 counts as everything too: a
-    /// false alarm is allowed, a miss is not (A28).
-    pub fn is_everything(&self) -> bool {
-        self.hash == 0
-    }
+pub enum Invalidation {
+    /// Anything: the backend fell too far behind.
+    Everything,
+    /// What this message names.
+    Of(Message),
 }
 
 /// What a backend has done since it was attached, and what it holds.
@@ -283,6 +271,45 @@ impl<C: Catalog, P: Probe> Backend<C, P> {
         Ok(())
     }
 
+    /// Notes that the running command has rewritten a whole catalog, as VACUUM FULL does: every row of the cache has another
+    /// place now (A32). Otherwise as [`Backend::changed`].
+    ///
+    /// # Errors
+    /// [`Error::Transaction`] outside a transaction.
+    pub fn changed_catalog(&mut self, database: u32, cache: u8) -> Result<(), Error> {
+        self.changed_whole("changed_catalog", Message::Catalog { database, cache })
+    }
+
+    /// Notes that the running command has dropped or moved a whole database (D30). Otherwise as [`Backend::changed`].
+    ///
+    /// # Errors
+    /// [`Error::Transaction`] outside a transaction.
+    pub fn changed_database(&mut self, database: u32) -> Result<(), Error> {
+        self.changed_whole("changed_database", Message::Database { database })
+    }
+
+    fn changed_whole(&mut self, operation: &'static str, message: Message) -> Result<(), Error> {
+        self.driver.core.require_transaction(operation)?;
+        if self.driver.core.probe.keeps(Rule::RegisterMessage) {
+            self.driver.core.dirty.register(message);
+            self.driver.core.show();
+        }
+        Ok(())
+    }
+
+    /// Changes the row of `key` where it lies, as PostgreSQL does for a few counters and flags: the change is visible to all
+    /// at once, and stays whatever becomes of the transaction (A58). `change` does it, between the opening and the closing of
+    /// a bracket, and nothing slow may happen in it; then the message is sent. No transaction is needed.
+    ///
+    /// The host holds the row's lock around this call, against transactions that replace the row and against other such
+    /// updates, and calls [`Backend::accept`] when it has released it. The key must not change.
+    ///
+    /// # Errors
+    /// What `change` says; nothing may have changed then, and nothing is sent.
+    pub fn in_place<E>(&mut self, key: &Key<'_>, change: impl FnOnce(&mut C) -> Result<(), E>) -> Result<(), E> {
+        self.driver.in_place(key, change)
+    }
+
     /// Ends the running command: its changes become visible to this backend (A23). What they touched leaves the local
     /// view, and the catalog snapshot is dropped. O(changes of the command).
     pub fn command_end(&mut self) {
@@ -321,6 +348,12 @@ impl<C: Catalog, P: Probe> Backend<C, P> {
     /// overshoot. At the accept all private entries go first, then references.
     pub fn set_local_limit(&mut self, entries: u32) {
         self.driver.core.local_limit = entries;
+    }
+
+    /// Sets how many changes a commit may have whose bracket opens the stamps of rows; one of more opens those of their
+    /// catalogs, which takes less time and invalidates more. Unless it is set, a fourth of the segment's stripes.
+    pub fn set_escalation(&mut self, rows: u32) {
+        self.driver.core.escalation = rows;
     }
 
     /// Has `callback` called with each invalidation from now on: for what the host derives from cached rows (A36). It is

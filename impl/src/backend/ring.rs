@@ -31,38 +31,13 @@
 //! Lock rank: the ring lock is a leaf; nothing else is taken under it.
 
 use crate::error::Error;
-use crate::key::Key;
+use crate::message::Message;
 use crate::probe::{Probe, Seen, Step};
 use crate::shared::Shared;
 use crate::shared::arena::{Arena, LockAt, RingArea};
 use crate::shared::backend_state::{IN_USE, RESET};
 use crate::sync::{MODELLED, Ordering, panicking};
 use std::fmt;
-
-/// "Some row of this hash, of this cache, has changed": a row of a catalog (A28). Database 0 is a shared catalog (A57).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Message {
-    pub(super) database: u32,
-    pub(super) cache: u8,
-    pub(super) hash: u32,
-}
-
-impl From<&Key<'_>> for Message {
-    fn from(key: &Key<'_>) -> Message {
-        Message { database: key.database, cache: key.cache, hash: key.hash }
-    }
-}
-
-impl Message {
-    /// The two units of a cell.
-    fn pack(self) -> [u64; 2] {
-        [u64::from(self.hash) << 32 | u64::from(self.database), u64::from(self.cache)]
-    }
-
-    fn unpack([first, second]: [u64; 2]) -> Message {
-        Message { database: first as u32, cache: second as u8, hash: (first >> 32) as u32 }
-    }
-}
 
 /// Most messages that one exclusive section appends; one in modelled builds, so that others can come between (A11).
 const SECTION: usize = if MODELLED { 1 } else { 64 };
@@ -269,18 +244,7 @@ mod tests {
     }
 
     fn messages(hashes: impl IntoIterator<Item = u32>) -> Vec<Message> {
-        hashes.into_iter().map(|hash| Message { database: 1, cache: 2, hash }).collect()
-    }
-
-    #[test]
-    fn a_message_survives_its_packing() {
-        for message in [
-            Message { database: 0, cache: 0, hash: 0 },
-            Message { database: u32::MAX, cache: u8::MAX, hash: u32::MAX },
-            Message { database: 1, cache: 2, hash: 3 },
-        ] {
-            assert_eq!(Message::unpack(message.pack()), message);
-        }
+        hashes.into_iter().map(|hash| Message::Row { database: 1, cache: 2, hash }).collect()
     }
 
     #[test]

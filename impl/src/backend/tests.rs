@@ -205,7 +205,7 @@ fn a_message_matches_by_hash() {
     update(&mut writer, &K1, "v1");
     reader.accept();
     assert_eq!(reader.stats().local_entries, 3, "both of the hash, and only those");
-    assert_eq!(*heard.lock(), [Invalidation { database: 1, cache: 3, hash: 7 }]);
+    assert_eq!(*heard.lock(), [Invalidation::Of(Message::Row { database: 1, cache: 3, hash: 7 })]);
     // Insertion: it is the negative entry that must go.
     see(&mut reader, &K2);
     update(&mut writer, &K2, "now there is one");
@@ -416,7 +416,7 @@ fn a_reset_leaves_the_own_changes_alone() {
     let everything = Arc::new(Mutex::new(0));
     let count = everything.clone();
     own.begin().unwrap();
-    own.on_invalidation(move |what| *count.lock() += u32::from(what.is_everything()));
+    own.on_invalidation(move |what| *count.lock() += u32::from(what == Invalidation::Everything));
     own.put(&K1, b"mine").unwrap();
     own.command_end();
     assert_eq!(see(&mut own, &K1), row("mine"));
@@ -765,4 +765,118 @@ fn answers_never_go_back_under_contention() {
         );
     }
     assert_eq!(world.references(), 0);
+}
+
+/// A58, B19: the bytes are changed for everybody at once, and stay so when the transaction aborts.
+#[test]
+fn an_in_place_update_outlives_its_transaction_and_is_told_at_once() {
+    let world = World::new();
+    let (mut updater, mut reader) = (world.backend(), world.backend());
+    assert_eq!(see(&mut reader, &K1), row("v0"));
+    assert_eq!(see(&mut updater, &K1), row("v0"));
+    updater.begin().unwrap();
+    updater.overwrite(&K1, b"v1").unwrap();
+    assert_eq!(see(&mut updater, &K1), row("v1"), "it has accepted its own message");
+    updater.abort().unwrap();
+    assert_eq!(see(&mut reader, &K1), row("v0"), "stable until it accepts (A7)");
+    reader.accept();
+    assert_eq!(see(&mut reader, &K1), row("v1"));
+    assert_eq!(world.catalog.committed(&K1).unwrap(), b"v1");
+    assert_eq!(world.references(), 2, "both have the one new entry");
+}
+
+#[test]
+fn a_row_that_is_locked_or_not_there_is_not_overwritten() {
+    let world = World::new();
+    let (mut updater, mut writer) = (world.backend(), world.backend());
+    writer.begin().unwrap();
+    writer.put(&K1, b"v1").unwrap();
+    assert_eq!(updater.overwrite(&K1, b"no").unwrap_err().key.as_key(), K1);
+    assert!(writer.overwrite(&K1, b"no").is_err(), "nor by the transaction that has replaced it");
+    assert!(updater.overwrite(&K2, b"no").is_err(), "there is no such row");
+    writer.commit().unwrap();
+    updater.overwrite(&K1, b"v2").unwrap();
+    assert_eq!(see(&mut updater, &K1), row("v2"));
+}
+
+/// The host may refuse inside the bracket: then nothing has changed, and what was cached is valid again.
+#[test]
+fn an_in_place_update_that_fails_changes_nothing() {
+    let world = World::new();
+    let (mut updater, mut reader) = (world.backend(), world.backend());
+    assert_eq!(see(&mut reader, &K1), row("v0"));
+    let refused: Result<(), Conflict> = updater.in_place(&K1, |_| Err(Conflict { key: K1.to_owned() }));
+    assert!(refused.is_err());
+    let scans = updater.stats().scans;
+    assert_eq!(see(&mut updater, &K1), row("v0"));
+    assert_eq!(updater.stats().scans, scans, "the entry was not marked");
+    reader.accept();
+    assert_eq!(reader.stats().messages, 0, "nothing was sent");
+}
+
+/// A32: every row of the catalog, positive or negative, in the table and in every local view; and of no other catalog.
+#[test]
+fn a_rewritten_catalog_goes_whole() {
+    let world = World::new();
+    let (mut writer, mut reader) = (world.backend(), world.backend());
+    for key in [&K1, &K2, &K3, &GLOBAL] {
+        see(&mut reader, key);
+    }
+    writer.begin().unwrap();
+    writer.rewrite(1, 3, |_, old| [old, b" moved"].concat()).unwrap();
+    assert_eq!(see(&mut writer, &K1), row("v0"), "its own command does not see it yet (A23)");
+    writer.command_end();
+    assert_eq!(see(&mut writer, &K1), row("v0 moved"));
+    let scans = reader.stats().scans;
+    assert_eq!(see(&mut reader, &K1), row("v0"));
+    writer.commit().unwrap();
+    reader.accept();
+    assert_eq!(reader.stats().local_entries, 1, "the shared catalog's is left");
+    assert_eq!((see(&mut reader, &K1), see(&mut reader, &K3)), (row("v0 moved"), row("v0 moved")));
+    assert_eq!(see(&mut reader, &K2), None);
+    assert_eq!(reader.stats().scans, scans + 3);
+    assert_eq!(see(&mut reader, &GLOBAL), row("v0"));
+}
+
+/// D30: a database that is dropped takes its entries with it, and no other's.
+#[test]
+fn a_dropped_database_goes_whole() {
+    let world = World::new();
+    let other = Key { database: 2, ..K1 };
+    world.catalog.fill(&other, b"theirs");
+    let (mut writer, mut reader, mut theirs) = (world.backend(), world.backend(), world.backend_of(2));
+    assert_eq!((see(&mut reader, &K1), see(&mut reader, &GLOBAL)), (row("v0"), row("v0")));
+    assert_eq!(see(&mut theirs, &other), row("theirs"));
+    writer.begin().unwrap();
+    writer.drop_database(2).unwrap();
+    writer.commit().unwrap();
+    theirs.accept();
+    assert_eq!(see(&mut theirs, &other), None);
+    let scans = reader.stats().scans;
+    reader.accept();
+    assert_eq!((see(&mut reader, &K1), see(&mut reader, &GLOBAL)), (row("v0"), row("v0")));
+    assert_eq!(reader.stats().scans, scans, "nothing of its own has changed");
+}
+
+/// A bracket of many rows opens one stamp for each catalog.
+#[test]
+fn a_large_commit_opens_catalogs() {
+    let world = World::with(&Config { catalogs: 16, stripes: 16, ..config() });
+    let (mut writer, mut reader) = (world.backend(), world.backend());
+    assert_eq!((see(&mut reader, &K1), see(&mut reader, &GLOBAL)), (row("v0"), row("v0")));
+    writer.set_escalation(2);
+    writer.begin().unwrap();
+    for hash in 20..23 {
+        writer.put(&Key { hash, ..K3 }, b"new").unwrap();
+    }
+    writer.commit().unwrap();
+    let image = world.shared.peek();
+    assert!(image.stripes.iter().all(|stamp| stamp.mark == 0), "no stripe");
+    assert_eq!(image.catalogs.iter().filter(|stamp| stamp.mark == 2).count(), 1);
+    let mut late = world.backend();
+    let scans = late.stats().scans;
+    assert_eq!((see(&mut late, &K1), see(&mut late, &GLOBAL)), (row("v0"), row("v0")));
+    assert_eq!(late.stats().scans, scans + 1, "the catalog's entries are no longer valid, others are");
+    reader.accept();
+    assert_eq!(reader.stats().local_entries, 2, "messages still name rows");
 }

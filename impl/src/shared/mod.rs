@@ -34,6 +34,7 @@ pub use stamp::OPEN_MAX;
 
 use crate::error::Error;
 use crate::key::{Key, OwnedKey, Packed};
+use crate::message::Message;
 use crate::probe::{EntryAt, Level, Probe, StampValue};
 use crate::stats::Stats;
 use crate::sync::{Arc, MODELLED, panicking};
@@ -287,34 +288,30 @@ impl Shared {
         self.table.evict(probe, key)
     }
 
-    /// A bracket for rows that were changed: (database, cache, hash) each. Whatever is to be allocated is allocated now.
-    pub fn bracket(&self, changed: impl IntoIterator<Item = (u32, u8, u32)>) -> Bracket {
+    /// A bracket for what was changed: rows, as (database, cache, hash), or any [`Message`]. Whatever is to be allocated is
+    /// allocated now.
+    pub fn bracket(&self, changed: impl IntoIterator<Item = impl Into<Message>>) -> Bracket {
         let layout = self.arena().layout();
-        let stamps = changed
-            .into_iter()
-            .map(|(database, cache, hash)| (Level::Stripe, stamp::stamps_of(layout, database, cache, hash).stripe))
-            .collect();
-        Bracket::new(self, stamps)
+        let stamp = |message: Message| match message {
+            Message::Row { database, cache, hash } => {
+                (Level::Stripe, stamp::stamps_of(layout, database, cache, hash).stripe)
+            }
+            Message::Catalog { database, cache } => {
+                (Level::Catalog, stamp::stamps_of(layout, database, cache, 0).catalog)
+            }
+            Message::Database { database } => (Level::Database, stamp::stamps_of(layout, database, 0, 0).database),
+        };
+        Bracket::new(self, changed.into_iter().map(|changed| stamp(changed.into())).collect())
     }
 
     /// A bracket for whole catalogs, (database, cache) each: VACUUM FULL, or a transaction that changed very much (A32).
     pub fn bracket_of_catalogs(&self, changed: impl IntoIterator<Item = (u32, u8)>) -> Bracket {
-        let layout = self.arena().layout();
-        let stamps = changed
-            .into_iter()
-            .map(|(database, cache)| (Level::Catalog, stamp::stamps_of(layout, database, cache, 0).catalog))
-            .collect();
-        Bracket::new(self, stamps)
+        self.bracket(changed.into_iter().map(|(database, cache)| Message::Catalog { database, cache }))
     }
 
     /// A bracket for whole databases: DROP or move of a database, promotion of a standby (D30).
     pub fn bracket_of_databases(&self, changed: impl IntoIterator<Item = u32>) -> Bracket {
-        let layout = self.arena().layout();
-        let stamps = changed
-            .into_iter()
-            .map(|database| (Level::Database, stamp::stamps_of(layout, database, 0, 0).database))
-            .collect();
-        Bracket::new(self, stamps)
+        self.bracket(changed.into_iter().map(|database| Message::Database { database }))
     }
 
     /// What the cache has done and holds. O(partitions).

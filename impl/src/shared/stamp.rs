@@ -130,7 +130,11 @@ pub(crate) fn check<P: Probe>(arena: &Arena, probe: &P, key: &Key<'_>, token: u6
         let value = StampValue::unpack(word(arena, level, index).load(Ordering::Acquire));
         probe.took(Step::Check(level), Seen::Stamp(value));
         mark = mark.max(value.mark);
-        let ignored = level == Level::Stripe && !probe.keeps(Rule::CheckStripe);
+        let ignored = !probe.keeps(match level {
+            Level::Stripe => Rule::CheckStripe,
+            Level::Catalog => Rule::CheckCatalog,
+            Level::Database => Rule::CheckDatabase,
+        });
         if !value.good(token) && !ignored {
             return Verdict { good: false, mark };
         }
@@ -167,11 +171,20 @@ pub(crate) fn peek_clock(arena: &Arena) -> u64 {
     arena.peek_word(arena.layout().clock) + 1
 }
 
+/// Are stamps of this kind opened at all?
+fn opens<P: Probe>(probe: &P, level: Level) -> bool {
+    probe.keeps(match level {
+        Level::Stripe => Rule::OpenStripe,
+        Level::Catalog => Rule::OpenCatalog,
+        Level::Database => Rule::OpenDatabase,
+    })
+}
+
 /// Step Open: one bracket more.
 pub(crate) fn open<P: Probe>(arena: &Arena, probe: &P, level: Level, index: u32) {
     probe.before(Step::Open(level));
     let word = word(arena, level, index);
-    let one = u64::from(level != Level::Stripe || probe.keeps(Rule::OpenStripe));
+    let one = u64::from(opens(probe, level));
     // Relaxed: whoever must see it happens after P, which comes after it (S2).
     let old = word.fetch_add(one, Ordering::Relaxed);
     debug_assert!(old & OPEN_MASK < OPEN_MASK, "more brackets are open than backends can be");
@@ -208,7 +221,7 @@ pub(crate) fn withdraw<P: Probe>(arena: &Arena, probe: &P, level: Level, index: 
 /// Counts down, and raises the mark to at least `mark`: two closers may come in either order.
 fn leave<P: Probe>(arena: &Arena, probe: &P, level: Level, index: u32, mark: u64) -> StampValue {
     let word = word(arena, level, index);
-    let opened = level != Level::Stripe || probe.keeps(Rule::OpenStripe);
+    let opened = opens(probe, level);
     // Relaxed: a guess at what the compare-and-swap will find.
     let mut found = word.load(Ordering::Relaxed);
     // Ends: whoever makes this one fail has made progress itself, and a stamp has at most OPEN_MAX closers.

@@ -105,6 +105,30 @@ faults! {
     SubAbortKeepsLocal: "subtransaction", A23;
     /// An aborted subtransaction takes its parent's changes out of the dirty set too.
     SubAbortForgetsParent: "subtransaction", I1;
+    /// An in-place update opens no stamp.
+    InPlaceNotBracketed: "in-place", I1;
+    /// An in-place update closes its bracket before the bytes change.
+    InPlaceClosedBefore: "in-place", I1;
+    /// An in-place update sends its message with its transaction, which aborts (B19).
+    InPlaceNotSent: "in-place", A1;
+    /// A change of a whole catalog opens nothing.
+    CatalogNotOpened: "whole-catalog", I1;
+    /// A probe does not look at the stamp of the catalog.
+    CatalogNotChecked: "whole-catalog", I1h;
+    /// A message about a whole catalog leaves its entries in the local view.
+    CatalogKeepsLocal: "whole-catalog", A1;
+    /// A message about a whole catalog does not doom the running load of one of its rows.
+    CatalogDoesNotDoom: "whole-catalog", A1;
+    /// The dirty set knows rows, and not the catalogs that were changed whole.
+    CatalogNotCovered: "whole-catalog", I1;
+    /// A bracket of many rows opens the stamp of one catalog, where it has rows of two.
+    EscalationOpensOne: "escalation", I1;
+    /// The drop of a database opens nothing (D30).
+    DatabaseNotOpened: "databases", I1;
+    /// A probe does not look at the stamp of the database.
+    DatabaseNotChecked: "databases", I1h;
+    /// A message about a shared catalog is obeyed by nobody (B26).
+    SharedIgnored: "databases", A1;
     /// A sender overwrites messages that a laggard has not read, and does not reset it (B42).
     OverrunUnnoticed: "overflow", A1;
     /// A reset leaves the local view as it is.

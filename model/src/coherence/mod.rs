@@ -2,21 +2,22 @@
 //!
 //! # What is in a state
 //!
-//! Shared: the clock, the stripe stamps, the message ring, the table of entries. The catalog: committed rows, heavyweight
-//! locks. Each backend: its place in a program, its local view, its catalog snapshot with the token, its dirty set, its
-//! place in the ring. And *ghosts*, which the properties read and no step does.
+//! Shared: the clock, the stamps (of stripes; of catalogs and databases where somebody opens them), the message ring, the
+//! table of entries. The catalog: committed rows, heavyweight locks. Each backend: its place in a program, its local view,
+//! its catalog snapshot with the token, its dirty set, its place in the ring. And *ghosts*, which the properties read and no
+//! step does.
 //!
 //! # The grain
 //!
 //! One lock section or one atomic access is a step ([`Step`]). A commit of one key is `Log, Open, Visible, Advance, Close,
-//! Send, Unlock`; a load is `Token, Snapshot, Scan, Check, Allocate, Publish`. Steps that touch what no other step of the
-//! program reads are left out: see [`Program::memory`], and the catalog and database stamps, which nobody opens here.
+//! Send, Unlock`; a load is `Token, Snapshot, Scan, Check, Allocate, Publish`; an in-place update is `Lock, Open, Overwrite,
+//! Advance, Close, Send, Unlock, Accept`. Steps that touch what no other step of the program reads are left out: see
+//! [`Program::memory`], and the stamps of catalogs and databases where nobody opens them.
 //!
 //! # What is not in it
 //!
-//! Lists, in-place updates, two-phase commit, whole-catalog and database stamps, several databases,
-//! death. Reads are current except for the token, which may be old ([`Program::stale_tokens`]); why older stamps can't
-//! hurt is DESIGN's argument, and loom's to check.
+//! Lists, two-phase commit, death. Reads are current except for the token, which may be old
+//! ([`Program::stale_tokens`]); why older stamps can't hurt is DESIGN's argument, and loom's to check.
 
 pub mod fault;
 pub mod program;

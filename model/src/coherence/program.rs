@@ -4,9 +4,23 @@
 //! A litmus file's script is a plan with one item that is started once; a role of a scope is a menu of several.
 
 use super::fault::Fault;
+use smallvec::SmallVec;
 
 /// Index of a key in [`Program::keys`].
 pub type Key = u8;
+
+/// What a message says: a class of keys ([`Program::class`]), or a class with [`CATALOG`] or [`DATABASE`]: all of its
+/// catalog, or of its database.
+pub type Message = u8;
+
+/// A message about the whole catalog of a class.
+pub const CATALOG: Message = 0x40;
+
+/// A message about the whole database of a class.
+pub const DATABASE: Message = 0x80;
+
+/// The key that a message is built on.
+const CLASS: Message = 0x3f;
 
 /// One thing that a backend can be asked to do. Each takes one or more atomic steps ([`super::step::Step`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,6 +53,12 @@ pub enum Op {
     Abort,
     /// Unlink and free the shared entry of a key if nobody refers to it.
     Evict(Key),
+    /// Change the bytes of a committed row where it lies, whatever becomes of the transaction (A58). Waits for the row's lock.
+    InPlace(Key),
+    /// Rewrite the whole catalog that a key is in: every row gets a new place (A32).
+    Rewrite(Key),
+    /// Drop the database that a key is in: none of its rows is left (D30).
+    DropDatabase(Key),
 }
 
 impl Op {
@@ -46,6 +66,7 @@ impl Op {
     pub fn key(self) -> Option<Key> {
         match self {
             Op::Lookup(k) | Op::Insert(k) | Op::Update(k) | Op::Delete(k) | Op::Evict(k) => Some(k),
+            Op::InPlace(k) | Op::Rewrite(k) | Op::DropDatabase(k) => Some(k),
             Op::Accept | Op::Begin | Op::CommandEnd | Op::SubBegin | Op::SubCommit | Op::SubAbort => None,
             Op::Commit | Op::CommitFails | Op::Abort => None,
         }
@@ -61,17 +82,25 @@ pub struct Plan {
     pub items: Vec<Vec<Op>>,
     /// How many items may be started in all, each any number of times.
     pub starts: u8,
+    /// The database that the backend is connected to.
+    pub database: u8,
 }
 
 impl Plan {
     /// A plan that runs `ops` once.
     pub fn script(name: &str, ops: &[Op]) -> Self {
-        Plan { name: name.into(), items: vec![ops.to_vec()], starts: 1 }
+        Plan { name: name.into(), items: vec![ops.to_vec()], starts: 1, database: 1 }
     }
 
     /// A plan that starts `starts` items of a menu.
     pub fn menu(name: &str, starts: u8, items: &[&[Op]]) -> Self {
-        Plan { name: name.into(), items: items.iter().map(|i| i.to_vec()).collect(), starts }
+        Plan { name: name.into(), items: items.iter().map(|i| i.to_vec()).collect(), starts, database: 1 }
+    }
+
+    /// The same plan, for a backend of another database.
+    pub fn of(mut self, database: u8) -> Self {
+        self.database = database;
+        self
     }
 }
 
@@ -84,6 +113,8 @@ pub struct KeySpec {
     pub cache: u8,
     /// Hash.
     pub hash: u32,
+    /// Database; 0: the catalog is shared by all (A57).
+    pub database: u8,
     /// Has the key a row at the start?
     pub present: bool,
     /// Does a load of this key accept messages between its scan and its publication, as detoasting does (A13)?
@@ -93,12 +124,18 @@ pub struct KeySpec {
 impl KeySpec {
     /// A key with a row, not toasted.
     pub fn new(name: &str, cache: u8, hash: u32) -> Self {
-        KeySpec { name: name.into(), cache, hash, present: true, toasted: false }
+        KeySpec { name: name.into(), cache, hash, database: 1, present: true, toasted: false }
     }
 
     /// The same key without a row at the start.
     pub fn absent(mut self) -> Self {
         self.present = false;
+        self
+    }
+
+    /// The same key in another database, or (0) in a catalog that all databases share.
+    pub fn of(mut self, database: u8) -> Self {
+        self.database = database;
         self
     }
 
@@ -122,6 +159,8 @@ pub struct Program {
     pub entries: Option<u8>,
     /// Bound of the local view, enforced at accept.
     pub local: Option<u8>,
+    /// A bracket of more rows than this opens the stamps of their catalogs instead.
+    pub escalate: Option<u8>,
     /// Backends.
     pub plans: Vec<Plan>,
     /// May a token step read an old clock? An acquire load may; a sequentially consistent run never does.
@@ -154,11 +193,111 @@ impl Program {
         (self.keys[key as usize].hash & (self.stripes - 1)) as usize
     }
 
-    /// What a message can say about a key: the first key with its cache and hash.
-    pub fn class(&self, key: Key) -> Key {
+    /// Can a bracket open the stamps of catalogs? Where it can't, nobody need look at them.
+    pub fn opens_catalogs(&self) -> bool {
+        self.escalate.is_some() || self.ops().any(|op| matches!(op, Op::Rewrite(_)))
+    }
+
+    /// Can a bracket open the stamps of databases?
+    pub fn opens_databases(&self) -> bool {
+        self.ops().any(|op| matches!(op, Op::DropDatabase(_)))
+    }
+
+    /// Stamps of catalogs; the one of a catalog is `cache & (catalogs - 1)`. 0 where nobody opens them.
+    pub fn catalogs(&self) -> usize {
+        let most = self.keys.iter().map(|k| usize::from(k.cache)).max().unwrap_or(0);
+        if self.opens_catalogs() { (most + 1).next_power_of_two() } else { 0 }
+    }
+
+    /// Stamps of databases; the one of a database is `database & (databases - 1)`. 0 where nobody opens them.
+    pub fn databases(&self) -> usize {
+        let most = self.keys.iter().map(|k| usize::from(k.database)).max().unwrap_or(0);
+        if self.opens_databases() { (most + 1).next_power_of_two() } else { 0 }
+    }
+
+    /// All stamps: stripes, catalogs, databases.
+    pub fn stamps(&self) -> usize {
+        self.stripes as usize + self.catalogs() + self.databases()
+    }
+
+    fn catalog_stamp(&self, key: Key) -> Option<usize> {
+        let index = |n: usize| self.stripes as usize + (usize::from(self.keys[key as usize].cache) & (n - 1));
+        Some(self.catalogs()).filter(|n| *n > 0).map(index)
+    }
+
+    fn database_stamp(&self, key: Key) -> Option<usize> {
+        let first = self.stripes as usize + self.catalogs();
+        let index = |n: usize| first + (usize::from(self.keys[key as usize].database) & (n - 1));
+        Some(self.databases()).filter(|n| *n > 0).map(index)
+    }
+
+    /// The stamps of a key's entry, in the order in which they are checked.
+    pub fn stamps_of(&self, key: Key) -> impl Iterator<Item = usize> {
+        [Some(self.stripe(key)), self.catalog_stamp(key), self.database_stamp(key)].into_iter().flatten()
+    }
+
+    /// The stamps that a bracket for these messages opens, ascending, each once.
+    pub fn stamps_for(&self, messages: &[Message]) -> SmallVec<[u8; 4]> {
+        let rows = messages.iter().filter(|m| **m & !CLASS == 0).count();
+        let escalated = self.escalate.is_some_and(|most| rows > usize::from(most));
+        let stamp = |m: &Message| match *m & !CLASS {
+            0 if escalated => self.catalog_stamp(*m),
+            0 => Some(self.stripe(*m)),
+            CATALOG => self.catalog_stamp(*m & CLASS),
+            _ => self.database_stamp(*m & CLASS),
+        };
+        let mut stamps: SmallVec<[u8; 4]> = messages.iter().filter_map(stamp).map(|s| s as u8).collect();
+        stamps.sort_unstable();
+        stamps.dedup();
+        stamps
+    }
+
+    /// What a message can say about a key: the first key with its database, cache and hash.
+    pub fn class(&self, key: Key) -> Message {
         let k = &self.keys[key as usize];
-        let same = |o: &KeySpec| o.cache == k.cache && o.hash == k.hash;
+        self.first(key, |o| o.cache == k.cache && o.hash == k.hash && o.database == k.database)
+    }
+
+    /// The message about the whole catalog of a key.
+    pub fn catalog_of(&self, key: Key) -> Message {
+        let k = &self.keys[key as usize];
+        CATALOG | self.first(key, |o| o.cache == k.cache && o.database == k.database)
+    }
+
+    /// The message about the whole database of a key.
+    pub fn database_of(&self, key: Key) -> Message {
+        let k = &self.keys[key as usize];
+        DATABASE | self.first(key, |o| o.database == k.database)
+    }
+
+    fn first(&self, key: Key, same: impl Fn(&KeySpec) -> bool) -> Key {
         self.keys.iter().position(same).unwrap_or(key as usize) as Key
+    }
+
+    /// Does a message name a key?
+    pub fn names(&self, message: Message, key: Key) -> bool {
+        message
+            == match message & !CLASS {
+                0 => self.class(key),
+                CATALOG => self.catalog_of(key),
+                _ => self.database_of(key),
+            }
+    }
+
+    /// The keys that a message names.
+    pub fn named(&self, message: Message) -> impl Iterator<Item = Key> + '_ {
+        (0..self.keys.len() as Key).filter(move |k| self.names(message, *k))
+    }
+
+    /// Is a message about a catalog that all databases share (A57)?
+    pub fn is_shared(&self, message: Message) -> bool {
+        self.keys[(message & CLASS) as usize].database == 0
+    }
+
+    /// Is a message for a backend (A31, A57)?
+    pub fn concerns(&self, message: Message, backend: usize) -> bool {
+        let database = self.keys[(message & CLASS) as usize].database;
+        self.is_shared(message) || database == self.plans[backend].database
     }
 
     /// Slots in the table.

@@ -53,6 +53,10 @@ pub enum Feature {
     Evict,
     Full,
     Trim,
+    InPlace,
+    WholeCatalog,
+    Escalation,
+    Databases,
 }
 
 impl Feature {
@@ -75,6 +79,10 @@ impl Feature {
             Evict,
             Full,
             Trim,
+            InPlace,
+            WholeCatalog,
+            Escalation,
+            Databases,
         ]
     };
 }
@@ -90,6 +98,7 @@ fn program(keys: Vec<KeySpec>, plans: Vec<Plan>) -> Program {
         ring: 4,
         entries: None,
         local: None,
+        escalate: None,
         plans,
         stale_tokens: true,
         record: false,
@@ -288,6 +297,7 @@ impl Scope {
                                     vec![Begin, Update(1), Op::CommandEnd, Lookup(0), Lookup(1), Commit],
                                 ],
                                 starts: 3,
+                                database: 1,
                             },
                             Plan::menu("writer", 3, &[put, &[Begin, Update(1), Commit]]),
                         ],
@@ -357,6 +367,68 @@ impl Scope {
                     )
                 },
             ),
+            quick(
+                "in-place",
+                "rows changed where they lie, by transactions that abort, beside loads, a held snapshot and a commit",
+                &[Tuple, InPlace, Abort, Snapshot, Toast, TwoWriters],
+                program(
+                    vec![key(0).toasted(), key(1)],
+                    vec![
+                        Plan::menu("reader", 2, &[&[Lookup(0)], &[Lookup(1)], &[Accept]]),
+                        Plan::menu("updater", 1, &[&[Begin, Op::InPlace(0), Op::Abort], &[Op::InPlace(1), Lookup(1)]]),
+                        Plan::script("writer", put),
+                    ],
+                ),
+            ),
+            quick(
+                "whole-catalog",
+                "a catalog that is rewritten as a whole, with own lookups, beside loads and another writer",
+                &[Tuple, WholeCatalog, CommandEnd, Abort, Snapshot, Toast, TwoWriters, Negative],
+                program(
+                    vec![key(0).toasted(), key(1).absent()],
+                    vec![
+                        Plan::menu("reader", 3, &[&[Lookup(0)], &[Lookup(1)], &[Accept]]),
+                        Plan::menu(
+                            "rewriter",
+                            1,
+                            &[
+                                &[Begin, Rewrite(0), Op::CommandEnd, Lookup(0), Commit],
+                                &[Begin, Lookup(0), Rewrite(0), Op::CommandEnd, Lookup(0), Op::Abort, Lookup(0)],
+                            ],
+                        ),
+                        Plan::script("writer", put),
+                    ],
+                ),
+            ),
+            quick(
+                "escalation",
+                "a bracket of two rows, which opens the stamps of their catalogs, beside one that opens a stripe",
+                &[Tuple, Escalation, WholeCatalog, Snapshot, TwoWriters],
+                Program {
+                    escalate: Some(1),
+                    ..program(
+                        vec![key(0), KeySpec::new("k1", 1, 1)],
+                        vec![
+                            Plan::menu("reader", 3, &[&[Lookup(0)], &[Lookup(1)]]),
+                            Plan::script("large", &[Begin, Update(0), Update(1), Commit]),
+                            Plan::script("small", put),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "databases",
+                "two databases with a row of one hash each, a shared catalog, and a database that is dropped",
+                &[Tuple, Databases, Negative, Snapshot, TwoWriters, Abort],
+                program(
+                    vec![key(0), KeySpec::new("other", 0, 0).of(2), KeySpec::new("shared", 0, 1).of(0)],
+                    vec![
+                        Plan::menu("reader", 1, &[&[Lookup(0)], &[Lookup(2)]]),
+                        Plan::menu("elsewhere", 3, &[&[Lookup(1)], &[Lookup(2)], &[Accept]]).of(2),
+                        Plan::menu("writer", 1, &[&[Begin, Update(2), Commit], &[Begin, DropDatabase(1), Commit], put]),
+                    ],
+                ),
+            ),
         ];
         // Without menus: everybody may do everything. Three backends that may start 1, 1, 1 items of one key have 44,561
         // states; 2, 1, 1 have 524,234; 2, 2, 1 have 5,288,194; 2, 2, 2 have 46,263,915. Each further item multiplies by
@@ -373,7 +445,10 @@ impl Scope {
             (specs, items)
         };
         let everybody = |names: &[&str], starts: u8, items: &[Vec<Op>]| {
-            names.iter().map(|n| Plan { name: (*n).into(), items: items.to_vec(), starts }).collect::<Vec<_>>()
+            names
+                .iter()
+                .map(|n| Plan { name: (*n).into(), items: items.to_vec(), starts, database: 1 })
+                .collect::<Vec<_>>()
         };
         let (one, one_items) = all(1, false);
         let (again, again_items) = all(1, false);
@@ -447,6 +522,10 @@ const PINNED: &[(&str, usize, usize)] = &[
     ("evict", 403262, 1061429),
     ("trim", 13679, 27251),
     ("withdraw", 2176, 5367),
+    ("in-place", 650052, 1637368),
+    ("whole-catalog", 627059, 1591535),
+    ("escalation", 98983, 191750),
+    ("databases", 484442, 1299409),
     ("all-of-one-key", 44561, 98758),
     ("all-of-one-key-twice", 46263915, 117605716),
     ("all-of-one-key-overflow", 16232488, 34151829),

@@ -1,7 +1,7 @@
 //! The state of a program: what lies in shared memory, what the catalog holds, what each backend keeps for itself, and
 //! the ghosts by which the properties are judged. Ghosts never influence a step.
 
-use super::program::{Key, Program};
+use super::program::{Key, Message, Program};
 use super::property::Property;
 use smallvec::SmallVec;
 
@@ -96,8 +96,8 @@ impl Slot {
 pub struct Ring {
     /// Messages ever sent.
     pub tail: u16,
-    /// The last ones, as far as some backend has still to read them; each is a class of keys.
-    pub messages: List<Key>,
+    /// The last ones, as far as some backend has still to read them.
+    pub messages: List<Message>,
 }
 
 /// A key's row in the catalog.
@@ -141,8 +141,8 @@ impl Own {
 pub struct Outer {
     /// Own writes, one a key.
     pub own: List<Own>,
-    /// Dirty set: classes changed at this level, before the subtransaction.
-    pub finished: List<Key>,
+    /// Dirty set: what was changed at this level, before the subtransaction.
+    pub finished: List<Message>,
 }
 
 /// What the local view holds for one key.
@@ -179,8 +179,8 @@ pub enum Pc {
     Idle,
     /// To probe the shared table.
     Find,
-    /// To check the stamp of the entry found.
-    Check(u8),
+    /// To check a stamp of the entry found: the slot, and which of its stamps.
+    Check(u8, u8),
     /// To unlink an entry found invalid.
     Unlink(u8),
     /// To read the clock.
@@ -191,8 +191,8 @@ pub enum Pc {
     Scan,
     /// To accept messages inside the load.
     Nested,
-    /// To check whether the token is still good, before publishing.
-    PublishCheck,
+    /// To check whether the token is still good, before publishing: which of the stamps.
+    PublishCheck(u8),
     /// To take a slot; true after an eviction.
     Allocate(bool),
     /// To make room.
@@ -205,12 +205,16 @@ pub enum Pc {
     FreeReplaced(u8, u8),
     /// To free the own slot, because the entry in the second stays.
     FreeOwn(u8, u8),
-    /// To check the entry that stays.
-    ExistingCheck(u8),
+    /// To check the entry that stays: the slot, and which of its stamps.
+    ExistingCheck(u8, u8),
     /// To release the entry that stays but is not valid.
     ReleaseExisting(u8),
     /// Inside a commit: the stage, how many of its steps are done, and the clock of the close.
     Commit(u8, u8, u16),
+    /// Inside an in-place update: likewise.
+    InPlace(u8, u8, u16),
+    /// To accept messages at the end of an in-place update.
+    AcceptOwn,
     /// Inside a commit that failed at P: brackets withdrawn so far.
     Withdraw(u8),
     /// To undo in the catalog.
@@ -247,20 +251,22 @@ pub struct Backend {
     pub token: u16,
     /// The row and the token of the shared entry that the running lookup has found.
     pub found: (Row, u16),
+    /// The greatest mark of the stamps that it has checked.
+    pub mark: u16,
     /// Has the running load been doomed?
     pub doomed: bool,
     /// Inside a transaction?
     pub in_transaction: bool,
     /// Own writes, one a key.
     pub own: List<Own>,
-    /// Dirty set: classes changed by the current command.
-    pub pending: List<Key>,
-    /// Dirty set: classes changed by earlier commands of the innermost (sub)transaction.
-    pub finished: List<Key>,
+    /// Dirty set: what was changed by the current command.
+    pub pending: List<Message>,
+    /// Dirty set: what was changed by earlier commands of the innermost (sub)transaction.
+    pub finished: List<Message>,
     /// The enclosing (sub)transactions, the outermost first.
     pub outer: List<Outer>,
-    /// The messages of the running commit.
-    pub sending: List<Key>,
+    /// The messages of the running commit or in-place update.
+    pub sending: List<Message>,
     /// The local view, one a key.
     pub local: List<Local>,
     /// References taken out of the local view and not released yet, in the order of their keys.
@@ -298,7 +304,7 @@ pub struct Backend {
 pub struct State {
     /// The clock.
     pub clock: u16,
-    /// The stripe stamps.
+    /// The stamps: those of stripes, and where somebody opens them those of catalogs and of databases.
     pub stamps: List<Stamp>,
     /// The ring.
     pub ring: Ring,
@@ -320,7 +326,7 @@ impl State {
         let keys = program.keys.len();
         State {
             clock: 1,
-            stamps: SmallVec::from_elem(Stamp::default(), program.stripes as usize),
+            stamps: SmallVec::from_elem(Stamp::default(), program.stamps()),
             ring: Ring { tail: 0, messages: List::new() },
             slots: SmallVec::from_elem(Slot::FREE, program.slots()),
             catalog: program
@@ -358,6 +364,7 @@ impl Backend {
             row: Row::UNKNOWN,
             token: 0,
             found: (Row::UNKNOWN, 0),
+            mark: 0,
             doomed: false,
             in_transaction: false,
             own: SmallVec::from_elem(Own::NOTHING, keys),
@@ -388,19 +395,15 @@ impl Backend {
         self.pc == Pc::Idle && self.releases.is_empty() && self.free == NONE
     }
 
-    /// Does the dirty set cover a class?
-    pub fn covers(&self, class: Key) -> bool {
-        self.pending.contains(&class) || self.finished.contains(&class) || self.covered_outside(class)
+    /// All that the dirty set holds, some of it more than once.
+    pub fn changed(&self) -> impl Iterator<Item = Message> + '_ {
+        let outer = self.outer.iter().flat_map(|outer| outer.finished.iter());
+        self.pending.iter().chain(&self.finished).chain(outer).copied()
     }
 
-    /// Has an enclosing (sub)transaction changed a class?
-    pub fn covered_outside(&self, class: Key) -> bool {
-        self.outer.iter().any(|outer| outer.finished.contains(&class))
-    }
-
-    /// The dirty set, level by level, each class once a level.
-    pub fn dirty(&self) -> List<Key> {
-        let mut all: List<Key> = self.outer.iter().flat_map(|outer| outer.finished.iter().copied()).collect();
+    /// The dirty set, level by level, each message once a level.
+    pub fn dirty(&self) -> List<Message> {
+        let mut all: List<Message> = self.outer.iter().flat_map(|outer| outer.finished.iter().copied()).collect();
         all.extend(self.finished.iter().copied());
         all.extend(self.pending.iter().copied().filter(|class| !self.finished.contains(class)));
         all
@@ -409,7 +412,7 @@ impl Backend {
     /// The slots that it holds references to, once for each reference.
     pub fn references(&self) -> impl Iterator<Item = u8> + '_ {
         let held = match self.pc {
-            Pc::Check(s) | Pc::Unlink(s) | Pc::ExistingCheck(s) | Pc::ReleaseExisting(s) => s,
+            Pc::Check(s, _) | Pc::Unlink(s) | Pc::ExistingCheck(s, _) | Pc::ReleaseExisting(s) => s,
             Pc::FreeOwn(_, s) | Pc::FreeReplaced(_, s) => s,
             _ => NONE,
         };

@@ -4,7 +4,7 @@
 //! grain is one lock section or one atomic access; what a backend does privately in between belongs to the step before.
 
 use super::fault::Fault;
-use super::program::{Key, Op, Program};
+use super::program::{CATALOG, Key, Message, Op, Program};
 use super::property::Property;
 use super::state::{Answer, Backend, Life, List, Local, NONE, Outer, Own, Pc, Row, Slot, Snapshot, Stamp, State};
 use smallvec::SmallVec;
@@ -38,8 +38,12 @@ pub enum Step {
     Release,
     /// Give a slot back.
     Free,
-    /// Change a row in the catalog and take its heavyweight lock.
+    /// Change a row in the catalog, or all of a catalog or database, and take the heavyweight locks.
     Write,
+    /// Take the heavyweight lock of a row for an in-place update.
+    Lock,
+    /// Change the bytes of a row where it lies.
+    Overwrite,
     /// End a command.
     CommandEnd,
     /// Start a subtransaction.
@@ -147,16 +151,32 @@ pub enum Reading {
     NoMessages,
 }
 
-/// The stages of a commit, in the order of DESIGN section 3.
+/// The stages of a commit, in the order of DESIGN section 3; those of an in-place update have Overwrite for Log and Visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Log,
     Open,
     Visible,
+    Overwrite,
     Advance,
     Close,
     Send,
     Unlock,
+}
+
+impl Stage {
+    fn step(self) -> Step {
+        match self {
+            Stage::Log => Step::Log,
+            Stage::Open => Step::Open,
+            Stage::Visible => Step::Visible,
+            Stage::Overwrite => Step::Overwrite,
+            Stage::Advance => Step::Advance,
+            Stage::Close => Step::Close,
+            Stage::Send => Step::Send,
+            Stage::Unlock => Step::Unlock,
+        }
+    }
 }
 
 impl Program {
@@ -178,12 +198,35 @@ impl Program {
         self.fault == Some(fault)
     }
 
-    /// The stripes that a list of classes names, ascending, each once.
-    pub fn stripes_of(&self, classes: &[Key]) -> List<u8> {
-        let mut stripes: List<u8> = classes.iter().map(|c| self.stripe(*c) as u8).collect();
-        stripes.sort_unstable();
-        stripes.dedup();
-        stripes
+    /// The stages of an in-place update.
+    fn in_place_stages(&self) -> &'static [Stage] {
+        use Stage::*;
+        match self.fault {
+            Some(Fault::InPlaceNotBracketed) => &[Overwrite, Send, Unlock],
+            Some(Fault::InPlaceClosedBefore) => &[Open, Advance, Close, Overwrite, Send, Unlock],
+            Some(Fault::InPlaceNotSent) => &[Open, Overwrite, Advance, Close, Unlock],
+            _ => &[Open, Overwrite, Advance, Close, Send, Unlock],
+        }
+    }
+
+    /// The stamps that a bracket opens.
+    fn opened(&self, messages: &[Message]) -> List<u8> {
+        let mut stamps = self.stamps_for(messages);
+        let stripes = self.stripes as u8;
+        let catalogs = stripes + self.catalogs() as u8;
+        match self.fault {
+            Some(Fault::CatalogNotOpened) => stamps.retain(|s| !(stripes..catalogs).contains(s)),
+            Some(Fault::DatabaseNotOpened) => stamps.retain(|s| *s < catalogs),
+            Some(Fault::EscalationOpensOne) => stamps.truncate(1),
+            _ => {}
+        }
+        stamps
+    }
+
+    /// Does the dirty set of a backend cover a key?
+    pub fn covers(&self, b: &Backend, key: Key) -> bool {
+        let wide = !self.broken(Fault::CatalogNotCovered);
+        b.changed().any(|message| self.names(message, key) && (wide || message == self.class(key)))
     }
 
     /// The operation that a backend is in, or would start with item `item`.
@@ -197,7 +240,7 @@ impl Program {
         Some(match op {
             Op::Lookup(k) if b.local[k as usize].row.known() => Step::LocalHit,
             Op::Lookup(k) if self.broken(Fault::AcceptBeforeProbeLeftOut) => {
-                if b.covers(self.class(k)) {
+                if self.covers(b, k) {
                     self.load_step(b)
                 } else {
                     Step::Find
@@ -211,6 +254,18 @@ impl Program {
                 }
                 Step::Write
             }
+            Op::Rewrite(_) | Op::DropDatabase(_) => {
+                let locked = |k: Key| s.catalog[k as usize].owner != NONE && s.catalog[k as usize].owner != me;
+                if self.named(self.whole(op)).any(locked) {
+                    return None;
+                }
+                Step::Write
+            }
+            // The row's own writer can't: it would change what others see of a row that it has replaced.
+            Op::InPlace(k) if s.catalog[k as usize].owner != NONE || !s.catalog[k as usize].committed.present() => {
+                return None;
+            }
+            Op::InPlace(_) => Step::Lock,
             Op::CommandEnd => Step::CommandEnd,
             // A26: not while the running command has changed something.
             Op::SubBegin if !b.pending.is_empty() => return None,
@@ -223,12 +278,29 @@ impl Program {
         })
     }
 
+    /// What an operation on a whole catalog or database says.
+    fn whole(&self, op: Op) -> Message {
+        match op {
+            Op::DropDatabase(k) => self.database_of(k),
+            op => self.catalog_of(op.key().unwrap_or(0)),
+        }
+    }
+
     fn load_step(&self, b: &Backend) -> Step {
         match b.snapshot {
             Some(_) => Step::Scan,
             None if self.broken(Fault::TokenAfterSnapshot) => Step::Snapshot,
             None => Step::Token,
         }
+    }
+
+    /// The stamp that a backend is about to check.
+    pub fn checking(&self, b: &Backend) -> Option<usize> {
+        let nth = match b.pc {
+            Pc::Check(_, nth) | Pc::PublishCheck(nth) | Pc::ExistingCheck(_, nth) => nth,
+            _ => return None,
+        };
+        self.stamps_of(b.key).nth(nth.into())
     }
 
     /// Everything that a backend may do next: a step, and a choice where the step has one.
@@ -277,27 +349,20 @@ impl Program {
     fn step_at(&self, b: &Backend, pc: Pc) -> Step {
         match pc {
             Pc::Find => Step::Find,
-            Pc::Check(_) | Pc::PublishCheck | Pc::ExistingCheck(_) => Step::Check,
+            Pc::Check(..) | Pc::PublishCheck(_) | Pc::ExistingCheck(..) => Step::Check,
             Pc::Unlink(_) => Step::Unlink,
             Pc::Token | Pc::Idle => Step::Token,
             Pc::Snapshot(..) => Step::Snapshot,
             Pc::Scan => Step::Scan,
-            Pc::Nested => Step::Accept,
+            Pc::Nested | Pc::AcceptOwn => Step::Accept,
             Pc::Allocate(_) => Step::Allocate,
             Pc::Evict => Step::Evict,
             Pc::Publish(_) => Step::Publish,
             Pc::FreeEvicted(_) | Pc::FreeReplaced(..) | Pc::FreeOwn(..) | Pc::FreeVictim(_) => Step::Free,
             Pc::ReleaseExisting(_) => Step::Release,
-            Pc::Commit(stage, ..) => match self.stages()[stage as usize] {
-                Stage::Log => Step::Log,
-                Stage::Open => Step::Open,
-                Stage::Visible => Step::Visible,
-                Stage::Advance => Step::Advance,
-                Stage::Close => Step::Close,
-                Stage::Send => Step::Send,
-                Stage::Unlock => Step::Unlock,
-            },
-            Pc::Withdraw(i) if usize::from(i) < self.stripes_of(&b.sending).len() => Step::Withdraw,
+            Pc::Commit(stage, ..) => self.stages()[stage as usize].step(),
+            Pc::InPlace(stage, ..) => self.in_place_stages()[stage as usize].step(),
+            Pc::Withdraw(i) if usize::from(i) < self.opened(&b.sending).len() => Step::Withdraw,
             Pc::Withdraw(_) | Pc::Undo => Step::Undo,
         }
     }
@@ -362,13 +427,13 @@ impl Move<'_> {
         match self.b().pc {
             Pc::Idle => self.start(a),
             Pc::Find => self.find(),
-            Pc::Check(slot) => self.check(slot),
+            Pc::Check(slot, i) => self.check(slot, i),
             Pc::Unlink(slot) => self.unlink(slot),
             Pc::Token => self.token(a.choice),
             Pc::Snapshot(token, exact) => self.snapshot(token, exact),
             Pc::Scan => self.scan(),
             Pc::Nested => self.nested(),
-            Pc::PublishCheck => self.publish_check(),
+            Pc::PublishCheck(i) => self.publish_check(i),
             Pc::Allocate(again) => self.allocate(again),
             Pc::Evict => self.make_room(a.choice),
             Pc::FreeEvicted(slot) => {
@@ -382,19 +447,25 @@ impl Move<'_> {
                 self.free(replaced)
             }
             Pc::FreeOwn(own, existing) => {
-                self.b().pc = Pc::ExistingCheck(existing);
+                self.b().pc = Pc::ExistingCheck(existing, 0);
                 self.free(own)
             }
-            Pc::ExistingCheck(slot) => self.existing_check(slot),
+            Pc::ExistingCheck(slot, i) => self.existing_check(slot, i),
             Pc::ReleaseExisting(slot) => {
                 self.answer_private();
                 self.release(slot)
             }
             Pc::Commit(stage, i, clock) => self.commit(stage, i, clock),
+            Pc::InPlace(stage, i, clock) => self.in_place(stage, i, clock),
+            Pc::AcceptOwn => {
+                let seen = self.accept();
+                self.finish_op();
+                seen
+            }
             Pc::Withdraw(i) => {
-                let stripes = self.p.stripes_of(&self.b().sending.clone());
-                match stripes.get(i as usize) {
-                    Some(stripe) => self.withdraw(*stripe, i),
+                let stamps = self.p.opened(&self.b().sending.clone());
+                match stamps.get(i as usize) {
+                    Some(stamp) => self.withdraw(*stamp, i),
                     None => self.undo(),
                 }
             }
@@ -441,6 +512,14 @@ impl Move<'_> {
             }
             Op::Insert(k) | Op::Update(k) => self.write(k, true),
             Op::Delete(k) => self.write(k, false),
+            Op::Rewrite(_) => self.write_all(p.whole(op), true),
+            Op::DropDatabase(_) => self.write_all(p.whole(op), false),
+            Op::InPlace(k) => {
+                self.s.catalog[k as usize].owner = me as u8;
+                self.b().sending = List::from_slice(&[p.class(k)]);
+                self.b().pc = Pc::InPlace(0, 0, 0);
+                Seen::Nothing
+            }
             Op::CommandEnd => {
                 self.end_command();
                 self.finish_op();
@@ -458,9 +537,7 @@ impl Move<'_> {
                     }
                 }
                 if self.fault(Fault::OnlyIfCached) {
-                    let cached = |b: &Backend, c: Key| {
-                        (0..b.local.len()).any(|k| b.local[k].row.known() && p.class(k as Key) == c)
-                    };
+                    let cached = |b: &Backend, m: Message| p.named(m).any(|k| b.local[k as usize].row.known());
                     let b = self.b();
                     let sending = b.sending.clone();
                     b.sending = sending.into_iter().filter(|c| cached(b, *c)).collect();
@@ -481,6 +558,7 @@ impl Move<'_> {
         b.row = Row::UNKNOWN;
         b.token = 0;
         b.found = (Row::UNKNOWN, 0);
+        b.mark = 0;
         b.doomed = false;
         b.expected = Row::UNKNOWN;
         b.sent = List::new();
@@ -533,8 +611,8 @@ impl Move<'_> {
 
     /// What the step after the accept is.
     fn go_probe(&mut self) {
-        let class = self.p.class(self.b().key);
-        if self.b().covers(class) && !self.fault(Fault::DirtyNotConsultedAtProbe) {
+        let covered = self.p.covers(&self.s.backends[self.me], self.s.backends[self.me].key);
+        if covered && !self.fault(Fault::DirtyNotConsultedAtProbe) {
             self.go_load();
         } else {
             self.b().pc = Pc::Find;
@@ -549,7 +627,7 @@ impl Move<'_> {
             None => self.go_load(),
             Some(slot) => {
                 self.hold(slot);
-                self.b().pc = Pc::Check(slot as u8);
+                self.b().pc = Pc::Check(slot as u8, 0);
             }
         }
         Seen::Found(found.map(|s| s as u8))
@@ -564,36 +642,47 @@ impl Move<'_> {
         }
     }
 
-    /// Reads the stamp of the running lookup's key and says whether a token is good for it.
-    fn read_stamp(&mut self, token: u16) -> (Stamp, bool) {
-        let stripe = self.p.stripe(self.b().key);
+    /// Reads a stamp of the running lookup's key: its value, whether a token is good for it, and whether there are more.
+    fn read_stamp(&mut self, nth: u8, token: u16) -> (Stamp, bool, bool) {
+        let Some(at) = self.p.checking(&self.s.backends[self.me]) else { return (Stamp::default(), false, false) };
+        let more = self.p.stamps_of(self.b().key).nth(usize::from(nth) + 1).is_some();
         let stamp = match self.reading {
             Reading::Old(stamp) => stamp,
-            Reading::Current | Reading::NoMessages => self.s.stamps[stripe],
+            Reading::Current | Reading::NoMessages => self.s.stamps[at],
         };
+        let (catalogs, databases) = (self.p.stripes as usize, self.p.stripes as usize + self.p.catalogs());
         let good = match self.p.fault {
             Some(Fault::CheckLeftOut) => true,
             Some(Fault::CheckIgnoresOpen) => stamp.mark <= token,
             Some(Fault::CheckIgnoresMark) => stamp.open == 0,
+            Some(Fault::CatalogNotChecked) if (catalogs..databases).contains(&at) => true,
+            Some(Fault::DatabaseNotChecked) if at >= databases => true,
             _ => stamp.good(token),
         };
-        (stamp, good)
+        let b = self.b();
+        b.mark = b.mark.max(stamp.mark);
+        (stamp, good, more)
     }
 
-    fn check(&mut self, slot: u8) -> Seen {
-        let (stamp, good) = self.read_stamp(self.s.backends[self.me].found.1);
-        if good {
-            self.adopt(slot, stamp.mark);
-            self.finish_op();
-        } else {
-            self.b().pc = Pc::Unlink(slot);
+    fn check(&mut self, slot: u8, nth: u8) -> Seen {
+        let (stamp, good, more) = self.read_stamp(nth, self.s.backends[self.me].found.1);
+        match (good, more) {
+            (true, true) => self.b().pc = Pc::Check(slot, nth + 1),
+            (true, false) => {
+                self.adopt(slot);
+                self.finish_op();
+            }
+            (false, _) => {
+                self.b().mark = 0;
+                self.b().pc = Pc::Unlink(slot);
+            }
         }
         Seen::Stamp(stamp)
     }
 
     /// A shared entry becomes the answer, and goes into the local view.
-    fn adopt(&mut self, slot: u8, mark: u16) {
-        let row = self.b().found.0;
+    fn adopt(&mut self, slot: u8) {
+        let (row, mark) = (self.b().found.0, self.b().mark);
         let k = self.b().key as usize;
         if self.reading == Reading::Current && row.version() < self.b().probe {
             self.violate(Property::I1h);
@@ -636,6 +725,7 @@ impl Move<'_> {
         let b = self.b();
         b.doomed = false;
         b.found = (Row::UNKNOWN, 0);
+        b.mark = 0;
         b.pc = match b.snapshot {
             Some(_) => Pc::Scan,
             None if after => Pc::Snapshot(0, 0),
@@ -701,11 +791,11 @@ impl Move<'_> {
     }
 
     fn go_publish(&mut self) {
-        let class = self.p.class(self.b().key);
-        if self.b().covers(class) && !self.fault(Fault::DirtyNotConsultedAtPublish) {
+        let covered = self.p.covers(&self.s.backends[self.me], self.s.backends[self.me].key);
+        if covered && !self.fault(Fault::DirtyNotConsultedAtPublish) {
             self.answer_private();
         } else {
-            self.b().pc = Pc::PublishCheck;
+            self.b().pc = Pc::PublishCheck(0);
         }
     }
 
@@ -717,11 +807,15 @@ impl Move<'_> {
         self.finish_op();
     }
 
-    fn publish_check(&mut self) -> Seen {
+    fn publish_check(&mut self, nth: u8) -> Seen {
         let token = self.b().token;
-        let (stamp, good) = self.read_stamp(token);
+        let (stamp, good, more) = self.read_stamp(nth, token);
         if good {
-            if self.p.memory() {
+            // What counts is the mark as it stands when an existing entry is checked.
+            self.b().mark = 0;
+            if more {
+                self.b().pc = Pc::PublishCheck(nth + 1);
+            } else if self.p.memory() {
                 self.b().pc = Pc::Allocate(false);
             } else {
                 self.b().pc = Pc::Publish(self.b().key);
@@ -777,7 +871,7 @@ impl Move<'_> {
         if let Some(e) = stays {
             self.b().probe = self.s.catalog[k as usize].committed.version();
             self.hold(e);
-            let own = if memory { Pc::FreeOwn(slot, e as u8) } else { Pc::ExistingCheck(e as u8) };
+            let own = if memory { Pc::FreeOwn(slot, e as u8) } else { Pc::ExistingCheck(e as u8, 0) };
             self.b().pc = own;
             return Seen::Published { slot: e as u8, replaced: None, existing: true };
         }
@@ -809,12 +903,16 @@ impl Move<'_> {
         self.answer(row, true);
     }
 
-    fn existing_check(&mut self, slot: u8) -> Seen {
-        let (stamp, good) = self.read_stamp(self.s.backends[self.me].found.1);
-        if good || self.fault(Fault::ExistingNotChecked) {
-            self.adopt(slot, stamp.mark);
+    fn existing_check(&mut self, slot: u8, nth: u8) -> Seen {
+        let (stamp, good, more) = self.read_stamp(nth, self.s.backends[self.me].found.1);
+        let good = good || self.fault(Fault::ExistingNotChecked);
+        if good && more {
+            self.b().pc = Pc::ExistingCheck(slot, nth + 1);
+        } else if good {
+            self.adopt(slot);
             self.finish_op();
         } else if self.p.memory() {
+            self.b().mark = 0;
             self.b().pc = Pc::ReleaseExisting(slot);
         } else {
             self.answer_private();
@@ -889,10 +987,10 @@ impl Move<'_> {
             } else {
                 let behind = usize::from(tail - self.b().position);
                 let from = self.s.ring.messages.len() - behind;
-                let messages: List<Key> = self.s.ring.messages[from..].iter().copied().collect();
+                let messages: List<Message> = self.s.ring.messages[from..].iter().copied().collect();
                 count = messages.len() as u16;
-                for class in messages {
-                    self.process(class);
+                for message in messages {
+                    self.process(message);
                 }
             }
             self.b().position = tail;
@@ -916,18 +1014,22 @@ impl Move<'_> {
         Seen::Messages { count, reset: reset && self.reading != Reading::NoMessages }
     }
 
-    /// One message of the own database, or of a shared catalog (A28).
-    fn process(&mut self, class: Key) {
+    /// One message: obeyed if it is of the own database, or of a shared catalog (A28, A31).
+    fn process(&mut self, message: Message) {
         let p = self.p;
+        if !p.concerns(message, self.me) || (p.is_shared(message) && self.fault(Fault::SharedIgnored)) {
+            return;
+        }
+        let whole = message & CATALOG != 0;
         let (keeps, negative, one) = (
             self.fault(Fault::AcceptKeepsLocal),
             self.fault(Fault::AcceptKeepsNegative),
             self.fault(Fault::AcceptDropsOne),
         );
         if !keeps {
-            for k in 0..p.keys.len() {
+            for k in p.named(message).map(usize::from) {
                 let held = self.b().local[k].row;
-                if held.known() && p.class(k as Key) == class && (held.present() || !negative) {
+                if held.known() && (held.present() || !negative) && !(whole && self.fault(Fault::CatalogKeepsLocal)) {
                     self.drop_local(k);
                     if one {
                         break;
@@ -939,7 +1041,8 @@ impl Move<'_> {
             self.b().snapshot = None;
         }
         let key = self.b().key;
-        if key != NONE && p.class(key) == class && !self.fault(Fault::LoadNotDoomed) {
+        let doomed = key != NONE && p.names(message, key) && !(whole && self.fault(Fault::CatalogDoesNotDoom));
+        if doomed && !self.fault(Fault::LoadNotDoomed) {
             self.b().doomed = true;
         }
     }
@@ -970,6 +1073,14 @@ impl Move<'_> {
         }
     }
 
+    /// Takes everything that some of the messages name out of the local view.
+    fn drop_named(&mut self, messages: &[Message]) {
+        let p = self.p;
+        for k in (0..p.keys.len()).filter(|k| messages.iter().any(|m| p.names(*m, *k as Key))) {
+            self.drop_local(k);
+        }
+    }
+
     fn trim_ring(&mut self) {
         let ring = &mut self.s.ring;
         let live = self.s.backends.iter().filter(|b| !b.reset).map(|b| ring.tail - b.position).max().unwrap_or(0);
@@ -980,31 +1091,50 @@ impl Move<'_> {
     // ---- writer -----------------------------------------------------------------------------------------------------
 
     fn write(&mut self, k: Key, present: bool) -> Seen {
-        let me = self.me as u8;
-        let class = self.p.class(k);
-        let c = &mut self.s.catalog[k as usize];
-        c.owner = me;
-        c.writes += 1;
-        let row = Row::new(c.writes, present);
-        let b = self.b();
-        b.own[k as usize].pending = row;
-        if !b.pending.contains(&class) {
-            b.pending.push(class);
-        }
+        self.write_row(k, present);
+        self.changed(self.p.class(k));
         self.finish_op();
         Seen::Row { present }
     }
 
+    /// Writes every row that is there of those that a message about a whole catalog or database names.
+    fn write_all(&mut self, message: Message, keep: bool) -> Seen {
+        let p = self.p;
+        for k in p.named(message) {
+            let own = self.b().own[k as usize].newest();
+            let now = if own.known() { own } else { self.s.catalog[k as usize].committed };
+            if now.present() {
+                self.write_row(k, keep);
+            }
+        }
+        self.changed(message);
+        self.finish_op();
+        Seen::Nothing
+    }
+
+    fn write_row(&mut self, k: Key, present: bool) {
+        let c = &mut self.s.catalog[k as usize];
+        c.owner = self.me as u8;
+        c.writes += 1;
+        let row = Row::new(c.writes, present);
+        self.b().own[k as usize].pending = row;
+    }
+
+    /// Registers a message of the running command (A25).
+    fn changed(&mut self, message: Message) {
+        let b = self.b();
+        if !b.pending.contains(&message) {
+            b.pending.push(message);
+        }
+    }
+
     /// What the end of a command does, which is also a part of a subtransaction's.
     fn end_command(&mut self) {
-        let p = self.p;
         self.b().stable.fill(Row::UNKNOWN);
         let changed = self.b().pending.clone();
         if !changed.is_empty() {
             if !self.fault(Fault::CommandEndKeepsLocal) {
-                for k in (0..p.keys.len()).filter(|k| changed.contains(&p.class(*k as Key))) {
-                    self.drop_local(k);
-                }
+                self.drop_named(&changed);
             }
             self.b().snapshot = None;
         }
@@ -1047,16 +1177,13 @@ impl Move<'_> {
     /// Undo in the catalog, then drop what the subtransaction covers (A26, A27).
     fn sub_abort(&mut self) -> Seen {
         let (keeps, all) = (self.fault(Fault::SubAbortKeepsLocal), self.fault(Fault::SubAbortForgetsParent));
-        let p = self.p;
         let b = self.b();
         let Some(outer) = b.outer.pop() else { return Seen::Nothing };
         let mut changed = std::mem::take(&mut b.finished);
         changed.extend(std::mem::take(&mut b.pending));
         self.abandon(&outer.own);
         if !keeps {
-            for k in (0..p.keys.len()).filter(|k| changed.contains(&p.class(*k as Key))) {
-                self.drop_local(k);
-            }
+            self.drop_named(&changed);
         }
         let b = self.b();
         b.own = outer.own;
@@ -1074,18 +1201,15 @@ impl Move<'_> {
         let p = self.p;
         let me = self.me;
         let sending = self.b().sending.clone();
-        let stripes = p.stripes_of(&sending);
+        let stamps = p.opened(&sending);
         let mut done = i + 1;
         let mut now = clock;
         let stages = p.stages();
         let at = stages[stage as usize];
         let seen = match at {
             Stage::Log => Seen::Nothing,
-            Stage::Open => {
-                let stamp = &mut self.s.stamps[stripes[i as usize] as usize];
-                stamp.open += 1;
-                Seen::Stamp(*stamp)
-            }
+            Stage::Overwrite => Seen::Nothing,
+            Stage::Open => self.open(stamps[i as usize]),
             Stage::Visible => {
                 if p.op(me, &self.s.backends[me], NONE) == Some(Op::CommitFails) {
                     let withdraws = !self.fault(Fault::WithdrawLeftOut);
@@ -1101,28 +1225,17 @@ impl Move<'_> {
                 Seen::Nothing
             }
             Stage::Advance => {
-                self.s.clock += 1;
-                now = self.s.clock;
-                if p.stale_tokens {
-                    self.b().clock = now;
-                }
+                now = self.advance();
                 Seen::Clock(now)
             }
             Stage::Close => {
                 if !stages.contains(&Stage::Advance) && i == 0 {
                     now = self.s.clock;
                 }
-                let (unopened, unmarked, plain) =
-                    (self.fault(Fault::OpenLeftOut), self.fault(Fault::MarkLeftOut), self.fault(Fault::MarkNotMax));
-                let stamp = &mut self.s.stamps[stripes[i as usize] as usize];
-                if !unmarked {
-                    stamp.mark = if plain { now } else { stamp.mark.max(now) };
-                }
-                stamp.open -= u8::from(!unopened);
-                Seen::Stamp(*stamp)
+                self.close(stamps[i as usize], now)
             }
             Stage::Send => {
-                self.send(sending[i as usize]);
+                self.send_own(sending[i as usize]);
                 Seen::Nothing
             }
             Stage::Unlock => {
@@ -1137,15 +1250,19 @@ impl Move<'_> {
             }
         };
         let steps = match at {
-            Stage::Open | Stage::Close => stripes.len(),
+            Stage::Open | Stage::Close => stamps.len(),
             Stage::Send => sending.len(),
-            Stage::Log | Stage::Visible | Stage::Advance | Stage::Unlock => 1,
+            Stage::Log | Stage::Visible | Stage::Overwrite | Stage::Advance | Stage::Unlock => 1,
         };
         if usize::from(done) < steps {
             self.b().pc = Pc::Commit(stage, done, now);
             return seen;
         }
-        let last_of_bracket = if sending.is_empty() { Stage::Visible } else { Stage::Close };
+        let last_of_bracket = match (sending.is_empty(), stamps.is_empty()) {
+            (true, _) => Stage::Visible,
+            (false, true) => Stage::Advance,
+            (false, false) => Stage::Close,
+        };
         if at == last_of_bracket {
             let b = self.b();
             b.pending.clear();
@@ -1154,12 +1271,96 @@ impl Move<'_> {
             b.snapshot = None;
         }
         done = 0;
-        let skip = |s: &Stage| sending.is_empty() && !matches!(s, Stage::Log | Stage::Visible | Stage::Unlock);
+        let nothing = |s: &Stage| stamps.is_empty() && matches!(s, Stage::Open | Stage::Close);
+        let skip =
+            |s: &Stage| nothing(s) || sending.is_empty() && !matches!(s, Stage::Log | Stage::Visible | Stage::Unlock);
         match stages.iter().enumerate().skip(stage as usize + 1).find(|(_, s)| !skip(s)) {
             Some((next, _)) => self.b().pc = Pc::Commit(next as u8, done, now),
             None => self.end_transaction(),
         }
         seen
+    }
+
+    /// The steps of an in-place update once the row is locked (A58): a bracket round the instant at which the bytes change,
+    /// and its message at once, whatever becomes of the transaction.
+    fn in_place(&mut self, stage: u8, i: u8, clock: u16) -> Seen {
+        let p = self.p;
+        let sending = self.b().sending.clone();
+        let stamps = p.opened(&sending);
+        let Some(k) = p.op(self.me, &self.s.backends[self.me], NONE).and_then(Op::key) else { return Seen::Nothing };
+        let at = k as usize;
+        let stages = p.in_place_stages();
+        let mut now = clock;
+        let seen = match stages[stage as usize] {
+            Stage::Open => self.open(stamps[i as usize]),
+            Stage::Overwrite => {
+                let c = &mut self.s.catalog[at];
+                c.writes += 1;
+                let (old, new) = (c.committed, Row::new(c.writes, true));
+                c.committed = new;
+                // It is the same row: every snapshot that sees it sees its bytes as they are.
+                for snapshot in self.s.backends.iter_mut().filter_map(|b| b.snapshot.as_mut()) {
+                    if snapshot.rows[at] == old {
+                        snapshot.rows[at] = new;
+                    }
+                }
+                Seen::Nothing
+            }
+            Stage::Advance => {
+                now = self.advance();
+                Seen::Clock(now)
+            }
+            Stage::Close => self.close(stamps[i as usize], now),
+            Stage::Send => {
+                self.send(sending[0]);
+                self.s.catalog[at].sent = self.s.catalog[at].committed.version();
+                Seen::Nothing
+            }
+            Stage::Unlock => {
+                self.s.catalog[at].unlocked = self.s.catalog[at].committed.version();
+                self.s.catalog[at].owner = NONE;
+                Seen::Nothing
+            }
+            Stage::Log | Stage::Visible => Seen::Nothing,
+        };
+        let many = matches!(stages[stage as usize], Stage::Open | Stage::Close);
+        let next = match i + 1 {
+            more if many && usize::from(more) < stamps.len() => Pc::InPlace(stage, more, now),
+            _ if usize::from(stage) + 1 < stages.len() => Pc::InPlace(stage + 1, 0, now),
+            _ => Pc::AcceptOwn,
+        };
+        let b = self.b();
+        b.pc = next;
+        if next == Pc::AcceptOwn {
+            b.sending.clear();
+        }
+        seen
+    }
+
+    fn open(&mut self, stamp: u8) -> Seen {
+        let stamp = &mut self.s.stamps[stamp as usize];
+        stamp.open += 1;
+        Seen::Stamp(*stamp)
+    }
+
+    fn advance(&mut self) -> u16 {
+        self.s.clock += 1;
+        let now = self.s.clock;
+        if self.p.stale_tokens {
+            self.b().clock = now;
+        }
+        now
+    }
+
+    fn close(&mut self, stamp: u8, now: u16) -> Seen {
+        let (unopened, unmarked, plain) =
+            (self.fault(Fault::OpenLeftOut), self.fault(Fault::MarkLeftOut), self.fault(Fault::MarkNotMax));
+        let stamp = &mut self.s.stamps[stamp as usize];
+        if !unmarked {
+            stamp.mark = if plain { now } else { stamp.mark.max(now) };
+        }
+        stamp.open -= u8::from(!unopened);
+        Seen::Stamp(*stamp)
     }
 
     fn end_transaction(&mut self) {
@@ -1175,7 +1376,7 @@ impl Move<'_> {
         self.finish_op();
     }
 
-    fn send(&mut self, class: Key) {
+    fn send(&mut self, message: Message) {
         let capacity = self.p.ring;
         let tail = self.s.ring.tail;
         let unnoticed = self.fault(Fault::OverrunUnnoticed);
@@ -1186,10 +1387,15 @@ impl Move<'_> {
                 b.reset = true;
             }
         }
-        self.s.ring.messages.push(class);
+        self.s.ring.messages.push(message);
         self.s.ring.tail += 1;
         self.trim_ring();
-        for k in (0..self.s.catalog.len()).filter(|k| self.p.class(*k as Key) == class) {
+    }
+
+    /// Sends a message of the running commit.
+    fn send_own(&mut self, message: Message) {
+        self.send(message);
+        for k in self.p.named(message).map(usize::from) {
             let row = self.b().own[k].newest();
             if row.known() {
                 self.s.catalog[k].sent = row.version();
@@ -1197,8 +1403,8 @@ impl Move<'_> {
         }
     }
 
-    fn withdraw(&mut self, stripe: u8, i: u8) -> Seen {
-        let stamp = &mut self.s.stamps[stripe as usize];
+    fn withdraw(&mut self, stamp: u8, i: u8) -> Seen {
+        let stamp = &mut self.s.stamps[stamp as usize];
         stamp.open -= 1;
         let seen = Seen::Stamp(*stamp);
         self.b().pc = Pc::Withdraw(i + 1);
@@ -1229,10 +1435,8 @@ impl Move<'_> {
         let p = self.p;
         self.abandon(&SmallVec::from_elem(Own::NOTHING, p.keys.len()));
         if !self.fault(Fault::AbortKeepsLocal) {
-            let class = |k: &usize| p.class(*k as Key);
-            let covered: List<usize> =
-                (0..p.keys.len()).filter(|k| self.s.backends[self.me].covers(class(k))).collect();
-            covered.into_iter().for_each(|k| self.drop_local(k));
+            let changed: List<Message> = self.b().changed().collect();
+            self.drop_named(&changed);
         }
         let b = self.b();
         b.pending.clear();
@@ -1293,7 +1497,7 @@ impl Move<'_> {
         let s = &self.s;
         let wrong = |slot: &Slot| {
             slot.linked()
-                && s.stamps[p.stripe(slot.key)].good(slot.token)
+                && p.stamps_of(slot.key).all(|i| s.stamps[i].good(slot.token))
                 && slot.row != s.catalog[slot.key as usize].committed
         };
         let mut broken = s.slots.iter().any(wrong).then_some(Property::I1);
@@ -1347,19 +1551,20 @@ impl Move<'_> {
         }
     }
 
-    /// Is a backend between opening and closing a stripe?
-    fn is_open(&self, b: &Backend, stripe: u8) -> bool {
-        let stripes = self.p.stripes_of(&b.sending);
-        let Some(nth) = stripes.iter().position(|s| *s == stripe) else { return false };
-        let stages = self.p.stages();
+    /// Is a backend between opening and closing a stamp?
+    fn is_open(&self, b: &Backend, stamp: u8) -> bool {
+        let stamps = self.p.opened(&b.sending);
+        let Some(nth) = stamps.iter().position(|s| *s == stamp) else { return false };
+        let within = |stages: &[Stage], stage: u8, i: u8| {
+            let passed = |wanted: Stage| match stages.iter().position(|s| *s == wanted) {
+                Some(at) => usize::from(stage) > at || (usize::from(stage) == at && usize::from(i) > nth),
+                None => false,
+            };
+            passed(Stage::Open) && !passed(Stage::Close)
+        };
         match b.pc {
-            Pc::Commit(stage, i, _) => {
-                let at = |wanted: Stage| stages.iter().position(|s| *s == wanted).unwrap_or(0);
-                let stage = usize::from(stage);
-                let opened = stage > at(Stage::Open) || (stage == at(Stage::Open) && usize::from(i) > nth);
-                let closed = stage > at(Stage::Close) || (stage == at(Stage::Close) && usize::from(i) > nth);
-                opened && !closed
-            }
+            Pc::Commit(stage, i, _) => within(self.p.stages(), stage, i),
+            Pc::InPlace(stage, i, _) => within(self.p.in_place_stages(), stage, i),
             Pc::Withdraw(i) => usize::from(i) <= nth,
             _ => false,
         }
