@@ -103,7 +103,7 @@ impl Acceptor {
                     ));
                 }
                 for (model, code) in b.answers.iter().zip(&place.answers) {
-                    run.link.answer(&self.map, code.key, code.writer, model.row).map_err(|m| m.to_string())?;
+                    run.link.answer(&self.map, code, model).map_err(|m| m.to_string())?;
                 }
             }
             Ok(())

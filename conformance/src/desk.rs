@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// An answer of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The key, as an index of the file.
+    /// The key or list, as an index of the file.
     pub key: u8,
-    /// The write that made the row; `None`: no row.
+    /// The write that made the row; `None`: no row. Of a list, the first member's.
     pub writer: Option<Writer>,
+    /// Of a list, the second member's.
+    pub second: Option<Writer>,
     /// The backends whose last commit or abort had returned when the lookup was called, one bit each.
     pub after: u8,
 }
@@ -55,6 +57,8 @@ pub struct Board {
 /// Which stamps somebody may open, so that their checks count as steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
+    /// Those of lists.
+    pub lists: bool,
     /// Those of catalogs.
     pub catalogs: bool,
     /// Those of databases.
@@ -88,7 +92,11 @@ impl Desk {
     /// A desk for the backends of a program.
     pub fn new(program: &Program, mode: Mode, arrival: Option<Arc<Arrival>>) -> Arc<Desk> {
         let board = Board { places: vec![Place::default(); program.plans.len()], ..Board::default() };
-        let levels = Levels { catalogs: program.opens_catalogs(), databases: program.opens_databases() };
+        let levels = Levels {
+            lists: program.opens_lists(),
+            catalogs: program.opens_catalogs(),
+            databases: program.opens_databases(),
+        };
         Arc::new(Desk { board: Mutex::new(board), mode, memory: program.memory(), levels, arrival })
     }
 
@@ -175,8 +183,8 @@ impl Desk {
     }
 
     /// A lookup has returned.
-    pub fn answered(&self, me: u8, key: u8, writer: Option<Writer>, after: u8) {
-        self.board().places[me as usize].answers.push(Answered { key, writer, after });
+    pub fn answered(&self, me: u8, answer: Answered) {
+        self.board().places[me as usize].answers.push(answer);
     }
 
     /// A transaction has begun, or its commit or abort has returned.

@@ -1,6 +1,6 @@
 //! Outcomes: what the model allows, what a file's clauses say of it, and what real threads are seen to do.
 
-use crate::desk::{Board, Desk, Mode};
+use crate::desk::{Answered, Board, Desk, Mode, Place};
 use crate::litmus::{Answer, Clause, Litmus, Value};
 use crate::refinement::{Map, Writer};
 use crate::runtimes::real::body;
@@ -14,7 +14,7 @@ pub type Outcome = Vec<Vec<Answer>>;
 /// The outcomes that the model allows.
 pub fn allowed(graph: &Graph) -> BTreeSet<Outcome> {
     let answers = |backend: Vec<catcache_model::coherence::state::Answer>| {
-        backend.into_iter().map(|a| Answer { value: Map::value(a.row), after: a.after }).collect()
+        backend.into_iter().map(|a| Answer { value: Map::value(a.row, a.second), after: a.after }).collect()
     };
     graph.outcomes().into_iter().map(|outcome| outcome.into_iter().map(answers).collect()).collect()
 }
@@ -112,7 +112,7 @@ pub fn on_threads(litmus: &Litmus, map: &Map, allowed: &BTreeSet<Outcome>, runs:
         if let Some(failure) = &board.failure {
             return Err(failure.clone());
         }
-        let outcome = outcome(&board)?;
+        let outcome = outcome(litmus, &board)?;
         // The code notes who had finished when a lookup was called, the model when it took its first step: no earlier.
         let fits = |model: &Outcome| {
             values(model) == values(&outcome)
@@ -127,21 +127,25 @@ pub fn on_threads(litmus: &Litmus, map: &Map, allowed: &BTreeSet<Outcome>, runs:
     Ok(Seen { runs, seen: seen.len(), allowed: all.len() })
 }
 
-fn outcome(board: &Board) -> Result<Outcome, String> {
-    let value = |key: u8, writer: Option<Writer>| match writer {
-        None => Ok(Value::None),
-        Some(Writer::FIRST) => Ok(Value::Version(0)),
+fn outcome(litmus: &Litmus, board: &Board) -> Result<Outcome, String> {
+    let version = |key: u8, writer: Option<Writer>| match writer {
+        None => Ok(None),
+        Some(Writer::FIRST) => Ok(Some(0)),
         Some(writer) => board
             .writes
             .iter()
             .filter(|(k, _)| *k == key)
             .position(|(_, w)| *w == writer)
-            .map(|n| Value::Version(n as u32 + 1))
+            .map(|n| Some(n as u32 + 1))
             .ok_or_else(|| format!("a lookup answered a row that nobody wrote: {writer:?}")),
     };
-    board
-        .places
-        .iter()
-        .map(|p| p.answers.iter().map(|a| Ok(Answer { value: value(a.key, a.writer)?, after: a.after })).collect())
-        .collect()
+    let value = |a: &Answered| -> Result<Value, String> {
+        let Some(list) = litmus.list(usize::from(a.key)) else {
+            return Ok(version(a.key, a.writer)?.map_or(Value::None, Value::Version));
+        };
+        let [first, second] = list.members.map(|key| key as u8);
+        Ok(Value::List([version(first, a.writer)?, version(second, a.second)?]))
+    };
+    let answers = |p: &Place| p.answers.iter().map(|a| Ok(Answer { value: value(a)?, after: a.after })).collect();
+    board.places.iter().map(answers).collect()
 }

@@ -3,13 +3,14 @@
 //! | model | code | changes at |
 //! | --- | --- | --- |
 //! | `State::clock` | `SharedImage::clock` | Advance |
-//! | `State::stamps[i]` | `SharedImage::stripes`, then `catalogs` and `databases` | Open, Close, Withdraw |
+//! | `State::stamps[i]` | `SharedImage::stripes`, then `lists`, `catalogs` and `databases` | Open, Close, Withdraw |
 //! | `State::ring.tail` | `SharedImage::ring_tail` | Send |
 //! | `Backend::position`, `reset` | `SharedImage::ring_positions` | Accept, Send |
 //! | `State::slots[s]`, linked or unlinked | `SharedImage::entries`, by the place where the slot lies | Publish, Unlink, Evict, Find, Release |
 //! | `Slot::references` | `EntryImage::references` | Find, Publish, Unlink, Release |
+//! | `Slot::members` | `EntryImage::members` | Publish |
 //! | free slots | `SharedImage::free_slots` | Allocate, Free |
-//! | `Backend::local[k]` | `PrivateImage::local` | LocalHit…Publish, Accept, CommandEnd, SubCommit, SubAbort, Undo |
+//! | `Backend::local[k]` | `PrivateImage::local`, then `lists` | LocalHit…Publish, Accept, CommandEnd, SubCommit, SubAbort, Undo |
 //! | `Backend::snapshot.token` | `PrivateImage::snapshot` | Snapshot, Accept, CommandEnd, Close, Undo, Check |
 //! | `Backend::dirty()`, level by level | `PrivateImage::dirty` | Write, CommandEnd, SubBegin, SubCommit, SubAbort, Close, Undo, Accept |
 //! | `Row` (version and presence) | the row's bytes, which name the write that made them | Write, Overwrite |
@@ -19,13 +20,15 @@
 //! order of the reports is the order of the effects. What the code does privately between two reports belongs to the
 //! step before, as in the model.
 //!
-//! The model leaves out what no step of a program reads: checks of catalog and database stamps where nobody opens them, and
+//! The model leaves out what no step of a program reads: checks of list, catalog and database stamps where nobody opens them, and
 //! allocation, release and freeing where memory is not modelled. The code does those steps too; they are not compared.
 
+use crate::desk::Answered;
 use crate::litmus::{Litmus, Op as LitmusOp, Value};
+use catcache_model::coherence::program::MEMBERS;
 use catcache_model::coherence::program::{CATALOG, DATABASE};
-use catcache_model::coherence::state::{Life, NONE, Pc, Row};
-use catcache_model::coherence::{KeySpec, Op, Plan, Program, Seen, State, Step};
+use catcache_model::coherence::state::{Answer, Life, NONE, Pc, Row};
+use catcache_model::coherence::{KeySpec, ListSpec, Op, Plan, Program, Seen, State, Step};
 use std::collections::BTreeMap;
 
 /// What a step of the code saw, as the probe reported it; places are offsets in the segment.
@@ -63,10 +66,14 @@ pub struct Event {
 pub struct EntryView {
     /// Where it lies.
     pub at: u32,
-    /// Its key, as an index of the litmus file.
+    /// Its key or list, as an index of the litmus file.
     pub key: u8,
-    /// The write that made its row; `None`: a negative entry.
+    /// The write that made its row; `None`: a negative entry. Of a list, the first member's.
     pub writer: Option<Writer>,
+    /// Of a list, the second member's.
+    pub second: Option<Writer>,
+    /// Of a list, where the entries of its members lie.
+    pub members: Vec<u32>,
     /// Its token.
     pub token: u64,
     /// Is it found by probes?
@@ -80,7 +87,7 @@ pub struct EntryView {
 pub struct SharedView {
     /// The clock.
     pub clock: u64,
-    /// Mark and open brackets of each stamp that is part of the model: stripes, catalogs, databases.
+    /// Mark and open brackets of each stamp that is part of the model: stripes, lists, catalogs, databases.
     pub stamps: Vec<(u64, u32)>,
     /// Entries, linked or not.
     pub entries: Vec<EntryView>,
@@ -95,12 +102,14 @@ pub struct SharedView {
 /// One entry of a local view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalView {
-    /// Its key, as an index of the litmus file.
+    /// Its key or list, as an index of the litmus file.
     pub key: u8,
     /// The shared entry that it refers to, if it is not private.
     pub entry: Option<u32>,
-    /// The write that made its row; `None`: a negative entry.
+    /// The write that made its row; `None`: a negative entry. Of a list, the first member's.
     pub writer: Option<Writer>,
+    /// Of a list, the second member's.
+    pub second: Option<Writer>,
 }
 
 /// A backend's private state.
@@ -128,6 +137,8 @@ pub enum Change {
 pub struct Sizes {
     /// Slots of the table.
     pub slots: u32,
+    /// Stamps of lists.
+    pub lists: u32,
     /// Stamps of catalogs.
     pub catalogs: u32,
     /// Stamps of databases.
@@ -147,6 +158,9 @@ impl Writer {
     /// The first row of every key.
     pub const FIRST: Writer = Writer { backend: u8::MAX, op: u8::MAX };
 
+    /// Who made a row that no run could have written.
+    pub const NOBODY: Writer = Writer { backend: u8::MAX - 1, op: 0 };
+
     /// The row that it writes.
     pub fn bytes(self) -> [u8; 2] {
         [self.backend, self.op]
@@ -159,42 +173,127 @@ impl Writer {
             _ => None,
         }
     }
+
+    /// Likewise, but such a row shows as [`Writer::NOBODY`]'s, so that every comparison fails on it.
+    pub fn shown(row: Option<&[u8]>) -> Option<Writer> {
+        row.map(|row| Writer::of(row).unwrap_or(Writer::NOBODY))
+    }
+}
+
+/// What the code calls a key or a list of a litmus file. The fields stand in the order in which the code compares them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name {
+    /// Database.
+    pub database: u32,
+    /// Cache.
+    pub cache: u8,
+    /// Hash.
+    pub hash: u32,
+    /// Of a list, its number. Of a key, the number of the list that it may be a member of, and its index in the file: so a
+    /// list's bytes are what the keys of its members begin with.
+    pub bytes: Vec<u8>,
+}
+
+/// The names of a file's keys and lists, and what lists consist of.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// Keys, then lists.
+    pub items: Vec<Name>,
+    /// The keys of each list.
+    pub lists: Vec<[u8; MEMBERS]>,
+    keys: usize,
+}
+
+/// The number of the list of keys that are in none.
+const NO_LIST: u8 = u8::MAX;
+
+impl Names {
+    /// Of a file.
+    pub fn new(litmus: &Litmus) -> Names {
+        let key = |k: usize| {
+            let list = litmus.lists.iter().position(|list| list.members.contains(&k));
+            let bytes = vec![list.map_or(NO_LIST, |l| l as u8), k as u8];
+            let decl = &litmus.keys[k];
+            Name { database: decl.database, cache: litmus.cache_id(k), hash: decl.hash, bytes }
+        };
+        let keys = litmus.keys.len();
+        let mut items: Vec<Name> = (0..keys).map(key).collect();
+        for (l, list) in litmus.lists.iter().enumerate() {
+            items.push(Name { hash: list.hash, bytes: vec![l as u8], ..items[list.members[0]].clone() });
+        }
+        let lists = litmus.lists.iter().map(|list| list.members.map(|k| k as u8)).collect();
+        Names { items, lists, keys }
+    }
+
+    /// Is it the index of a list?
+    pub fn is_list(&self, item: usize) -> bool {
+        item >= self.keys
+    }
+
+    /// The index of a key, by its bytes.
+    pub fn key(&self, bytes: &[u8]) -> u8 {
+        bytes.last().copied().unwrap_or(u8::MAX)
+    }
+
+    /// The index of a list, by its bytes.
+    pub fn list(&self, bytes: &[u8]) -> u8 {
+        bytes.first().copied().unwrap_or(u8::MAX).saturating_add(self.keys as u8)
+    }
+
+    /// The writers of a list's members, each at its place, from the keys and rows that the list shows. A row that is none of the
+    /// list's shows as a writer that doesn't exist in both.
+    pub fn members<'r>(&self, list: u8, rows: impl IntoIterator<Item = (u8, &'r [u8])>) -> [Option<Writer>; MEMBERS] {
+        let mut writers = [None; MEMBERS];
+        let members = self.lists.get(usize::from(list).wrapping_sub(self.keys));
+        for (key, row) in rows {
+            match members.and_then(|members| members.iter().position(|member| *member == key)) {
+                Some(place) if writers[place].is_none() => writers[place] = Writer::shown(Some(row)),
+                _ => return [Some(Writer::NOBODY); MEMBERS],
+            }
+        }
+        writers
+    }
 }
 
 /// A litmus file as a program of the model, and how its keys are numbered there.
 ///
-/// The model numbers keys in the order in which the code compares them: database, cache, hash, bytes (the bytes are the index
-/// in the file).
+/// The model numbers keys in the order in which the code compares them, and lists behind them in the same order.
 #[derive(Clone, Debug)]
 pub struct Map {
     /// The program.
     pub program: Program,
-    /// Model index of each key of the file.
+    /// Model index of each key and list of the file.
     pub to_model: Vec<u8>,
-    /// File index of each key of the model.
+    /// File index of each key and list of the model.
     pub to_file: Vec<u8>,
-    /// Database, cache and hash of each key of the file.
-    pub names: Vec<(u32, u8, u32)>,
+    /// The names of the file's keys and lists.
+    pub names: Names,
 }
 
 impl Map {
     /// The program of a litmus file.
     pub fn new(litmus: &Litmus) -> Map {
-        let names = names(litmus);
-        let mut to_file: Vec<u8> = (0..litmus.keys.len() as u8).collect();
-        to_file.sort_by_key(|k| (names[*k as usize], *k));
+        let names = Names::new(litmus);
+        let mut to_file: Vec<u8> = (0..names.items.len() as u8).collect();
+        to_file.sort_by_key(|item| (usize::from(*item) >= litmus.keys.len(), &names.items[usize::from(*item)]));
         let mut to_model = vec![0; to_file.len()];
         for (model, file) in to_file.iter().enumerate() {
             to_model[*file as usize] = model as u8;
         }
-        let keys = to_file
+        let (keys, lists) = to_file.split_at(litmus.keys.len());
+        let keys = keys
             .iter()
             .map(|k| {
                 let decl = &litmus.keys[*k as usize];
-                let (database, cache, hash) = names[*k as usize];
+                let Name { database, cache, hash, .. } = names.items[*k as usize];
                 let (name, present, toasted) = (decl.name.clone(), !decl.absent, decl.toasted);
                 KeySpec { name, cache, hash, database: database as u8, present, toasted }
             })
+            .collect();
+        let lists = lists
+            .iter()
+            .filter_map(|item| litmus.list(usize::from(*item)))
+            .map(|list| ListSpec { name: list.name.clone(), members: list.members.map(|k| to_model[k]) })
             .collect();
         let op = |op: &LitmusOp| match *op {
             LitmusOp::Lookup(k) => Op::Lookup(to_model[k]),
@@ -227,6 +326,7 @@ impl Map {
             .collect();
         let program = Program {
             keys,
+            lists,
             stripes: litmus.stripes,
             ring: litmus.ring as u16,
             entries: litmus.entries.map(|n| n as u8),
@@ -249,35 +349,38 @@ impl Map {
             _ => 0,
         };
         let writes: usize = program.ops().map(writes).sum();
-        let extra = if program.memory() { 0 } else { writes + 2 * program.plans.len() };
+        // Of a list there are more versions than of a row, and each keeps its members.
+        let versions = if program.lists.is_empty() { 1 } else { 1 + MEMBERS };
+        let extra = if program.memory() { 0 } else { versions * (writes + 2 * program.plans.len()) };
         let at_least_one = |n: usize| n.max(1) as u32;
         Sizes {
             slots: (program.slots() + extra) as u32,
+            lists: at_least_one(program.list_stamps()),
             catalogs: at_least_one(program.catalogs()),
             databases: at_least_one(program.databases()),
         }
     }
 
-    /// A row of the model as a litmus file names it.
-    pub fn value(row: Row) -> Value {
-        if row.present() { Value::Version(u32::from(row.version())) } else { Value::None }
+    /// An answer of the model as a litmus file names it; `second` is known of lists alone.
+    pub fn value(row: Row, second: Row) -> Value {
+        let version = |row: Row| row.present().then(|| u32::from(row.version()));
+        if second.known() {
+            Value::List([row, second].map(version))
+        } else {
+            version(row).map_or(Value::None, Value::Version)
+        }
     }
 
     /// What a message of the model is about.
     fn change(&self, message: u8) -> Change {
-        let (database, cache, hash) = self.names[self.to_file[(message & !(CATALOG | DATABASE)) as usize] as usize];
+        let key = self.to_file[(message & !(CATALOG | DATABASE)) as usize];
+        let Name { database, cache, hash, .. } = self.names.items[usize::from(key)];
         match message & (CATALOG | DATABASE) {
             0 => Change::Row(database, cache, hash),
             CATALOG => Change::Catalog(database, cache),
             _ => Change::Database(database),
         }
     }
-}
-
-/// Database, cache and hash of each key of a file.
-pub fn names(litmus: &Litmus) -> Vec<(u32, u8, u32)> {
-    let name = |k: usize| (litmus.keys[k].database, litmus.cache_id(k), litmus.keys[k].hash);
-    (0..litmus.keys.len()).map(name).collect()
 }
 
 /// What connects one run of the code to the model: where slots lie, and which version each write made.
@@ -341,6 +444,15 @@ impl Correspondence {
             None => !row.present(),
             Some(_) => row.present() && self.row(program, key, writer) == Some(row),
         }
+    }
+
+    /// Likewise, for the key or the list, by its parts.
+    fn rows_are(&self, program: &Program, item: u8, writers: [Option<Writer>; MEMBERS], rows: [Row; MEMBERS]) -> bool {
+        let parts = program.parts(item);
+        parts
+            .iter()
+            .zip(writers.into_iter().zip(rows))
+            .all(|(key, (writer, row))| self.row_is(program, *key, writer, row))
     }
 
     /// The model slot whose entry lies at a place of the segment.
@@ -425,7 +537,7 @@ impl Correspondence {
             let Some(entry) = code.entries.iter().filter(linked).find(|e| e.key == file) else {
                 return differ("linked entry", "none", slot);
             };
-            if !self.row_is(program, slot.key, entry.writer, slot.row) {
+            if !self.rows_are(program, slot.key, [entry.writer, entry.second], slot.rows()) {
                 return differ("row of a linked entry", entry, slot);
             }
             same("token of a linked entry", entry.token, u64::from(slot.token))?;
@@ -443,6 +555,8 @@ impl Correspondence {
                 };
                 same("linked", entry.linked, slot.linked())?;
                 same("references", entry.references, u32::from(slot.references))?;
+                let members = slot.members.iter().filter_map(|member| self.places.get(member).copied()).collect();
+                same("members", entry.members.clone(), members)?;
             }
             let free = model.slots.iter().filter(|s| s.life == Life::Free).count() as u32;
             same("free slots", code.free_slots, free)?;
@@ -459,9 +573,9 @@ impl Correspondence {
         for (k, local) in b.local.iter().enumerate().filter(|(_, l)| l.row.known()) {
             let file = map.to_file[k];
             let Some(entry) = code.local.iter().find(|l| l.key == file) else {
-                return differ("local view", &code.local, (&program.keys[k].name, local));
+                return differ("local view", &code.local, (program.name(k as u8), local));
             };
-            if !self.row_is(program, k as u8, entry.writer, local.row) {
+            if !self.rows_are(program, k as u8, [entry.writer, entry.second], local.rows()) {
                 return differ("row in the local view", entry, local);
             }
             same("private entry", entry.entry.is_none(), local.slot == NONE)?;
@@ -475,9 +589,10 @@ impl Correspondence {
     }
 
     /// Compares an answer.
-    pub fn answer(&self, map: &Map, file_key: u8, code: Option<Writer>, model: Row) -> Result<(), Mismatch> {
-        let key = map.to_model[file_key as usize];
-        if self.row_is(&map.program, key, code, model) { Ok(()) } else { differ("answer", code, model) }
+    pub fn answer(&self, map: &Map, code: &Answered, model: &Answer) -> Result<(), Mismatch> {
+        let item = map.to_model[usize::from(code.key)];
+        let same = self.rows_are(&map.program, item, [code.writer, code.second], [model.row, model.second]);
+        if same { Ok(()) } else { differ("answer", code, model) }
     }
 }
 

@@ -106,10 +106,7 @@ impl Drive {
                     format!("the model has answered {} lookups, the code {}", answers.len(), place.answers.len());
                 return Err(crate::refinement::Mismatch(what));
             }
-            answers
-                .iter()
-                .zip(&place.answers)
-                .try_for_each(|(model, code)| self.link.answer(&map, code.key, code.writer, model.row))
+            answers.iter().zip(&place.answers).try_for_each(|(model, code)| self.link.answer(&map, code, model))
         };
         if let Err(mismatch) = check() {
             self.fail(format!("{name}, after {step:?}: {mismatch}"));

@@ -3,8 +3,8 @@
 
 macro_rules! each_rule {
     ($with:ident) => {
-        $with! { AcceptBeforeProbe CheckStripe CheckCatalog CheckDatabase OpenStripe
-        OpenCatalog OpenDatabase BracketInPlace SendInPlace DropWholeCatalog CoverWholeCatalog AdvanceClock MarkAtClose SendMessages DropSnapshotOnAccept
+        $with! { AcceptBeforeProbe CheckStripe CheckList CheckCatalog CheckDatabase OpenStripe
+        OpenList DropListsOnAccept DoomRunningList CoverLists PinMembers ReleaseMembers OpenCatalog OpenDatabase BracketInPlace SendInPlace DropWholeCatalog CoverWholeCatalog AdvanceClock MarkAtClose SendMessages DropSnapshotOnAccept
         DropLocalOnAccept DoomRunningLoad ConsultDirtyAtProbe ConsultDirtyAtPublish DropSnapshotOnNewerHit
         DropSnapshotOnUselessPublish DropLocalOnAbort DropSnapshotOnAbort DropLocalAtCommandEnd
         DropSnapshotAtCommandEnd KeepDirtyAtSubCommit DropLocalOnSubAbort DropSnapshotOnSubAbort KeepParentOnSubAbort

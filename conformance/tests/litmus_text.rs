@@ -120,7 +120,20 @@ fn every_mistake_is_refused_with_its_place_and_advice() {
         ("keys k3 = rel/7 §", 1, 17, "found `§`", ""),
         ("7", 1, 1, "expected one of layer", ""),
         ("keys k3 = rel/7 database x", 1, 26, "the number of a database", ""),
+        ("lists l = rel/7 k1 k2", 1, 17, "expected `of` and two keys", ""),
+        ("lists l = rel/7 of k1", 1, 22, "expected a key, found the end of the line", ""),
         // Meaning.
+        ("lists k1 = rel/7 of k1 k2", 1, 7, "there is a key or list `k1` already", ""),
+        ("lists l = rel/7 of k1 k2\nbackend x: lookup l\nnever x = v0", 3, 13, "two rows", "`v0+none`"),
+        ("never reader.1 = v0+v0", 1, 20, "`k1` is a key: it has one row", ""),
+        ("lists l = typ/7 of k1 k2", 1, 20, "`k1` is of cache `rel`, not `typ`", ""),
+        ("lists l = rel/7 of k2 k1", 1, 20, "in the order of their hashes", "`of k1 k2`"),
+        ("lists l = rel/7 of k1 k1", 1, 23, "`k1` is of the list already", ""),
+        ("lists l = rel/7 of k1 k2, m = rel/7 of k1 k2", 1, 40, "`k1` is of another list already", ""),
+        ("lists l = rel/7 of k1 kx", 1, 23, "unknown key `kx`", "`k1`"),
+        ("keys k3 = rel/9 database 2\nlists l = rel/7 of k1 k3", 2, 23, "are of two databases", ""),
+        ("lists l = rel/7 of k1 k2\nkeys k3 = rel/9", 2, 6, "keys are declared before lists", ""),
+        ("lists l = rel/7 of k1 k2\nbackend x: begin; update l; commit", 2, 26, "`l` is a list", ""),
         ("keys k3 = rel/7 database 4", 1, 26, "databases are numbered from 0, which all share, to 3", ""),
         ("backend x database 0: accept", 1, 20, "0 is what all of them share", ""),
         ("backend x database 2: lookup k1", 1, 23, "`k1` is of database 1, `x` is connected to 2", "database 1"),
@@ -139,8 +152,8 @@ fn every_mistake_is_refused_with_its_place_and_advice() {
         ("ring 2\nring 2", 2, 1, "`ring` is said twice", ""),
         ("backend reader: accept", 1, 9, "there is a backend `reader` already", ""),
         ("backend x: accept\nbackend y: accept\nbackend z: accept", 3, 9, "too many backends: at most 4", ""),
-        ("backend x: lookup k12", 1, 19, "unknown key `k12`", "`k1`"),
-        ("backend x: lookup other", 1, 19, "unknown key `other`", "k1, k2"),
+        ("backend x: lookup k12", 1, 19, "unknown key or list `k12`", "`k1`"),
+        ("backend x: lookup other", 1, 19, "unknown key or list `other`", "k1, k2"),
         ("backend x: update k1; commit", 1, 12, "`update k1` outside a transaction", "`begin`"),
         ("backend x: commit", 1, 12, "`commit` outside a transaction", "`begin`"),
         ("backend x: end", 1, 12, "`end` outside a transaction", "`begin`"),
@@ -198,7 +211,7 @@ fn every_mistake_is_refused_with_its_place_and_advice() {
         assert!(error.message.contains(message), "{lines}\n{error}");
         assert_eq!(error.hint.is_some(), !hint.is_empty(), "{lines}\n{error}");
         assert!(error.hint.as_deref().unwrap_or_default().contains(hint), "{lines}\n{error}");
-        assert_eq!(error.fault == Fault::Grammar, at < 20, "{lines}\n{error}");
+        assert_eq!(error.fault == Fault::Grammar, at < 22, "{lines}\n{error}");
         assert_eq!(&*error.text, lines.lines().nth(line - 1).unwrap_or_default());
     }
 }
@@ -215,7 +228,7 @@ fn what_is_missing_altogether_is_named() {
     let shared = "# A1\nlayer shared\nlocal 1\nkeys k = r/1\nbackend b: accept\n";
     assert!(missing(shared).contains("`layer shared` has no local view"));
     let unknown = Litmus::parse("x", "# A1\nbackend b: lookup k1\n").unwrap_err();
-    assert_eq!(unknown.hint.as_deref(), Some("no key is declared above this line"));
+    assert_eq!(unknown.hint.as_deref(), Some("no key or list is declared above this line"));
 }
 
 #[test]
@@ -246,7 +259,7 @@ fn a_file_on_the_disk_is_loaded_or_the_reason_is_given() {
 /// A sound file: what the parser must read back.
 fn sound() -> impl Strategy<Value = Litmus> {
     let keys = prop::collection::vec((any::<u32>(), any::<bool>(), any::<bool>(), 0..2usize), 1..=4);
-    let ops = prop::collection::vec((0..11u8, 0..4usize), 1..=6);
+    let ops = prop::collection::vec((0..11u8, 0..5usize), 1..=6);
     let sizes = (0..7u32, 1..7u32, prop::option::of(1..=64u32), prop::option::of(0..=64u32));
     let clauses = prop::collection::vec((any::<bool>(), prop::collection::vec(any::<[usize; 4]>(), 1..4)), 0..4);
     (keys, prop::collection::vec(ops, 1..=4), sizes, clauses, "[ -~]{0,20}").prop_map(
@@ -263,13 +276,24 @@ fn sound() -> impl Strategy<Value = Litmus> {
                     database: u32::from(hash % 4 != 0),
                 })
                 .collect();
+            // The first two keys that may be, in their order.
+            let pairs = (1..keys.len()).flat_map(|b| (0..b).map(move |a| [a, b]));
+            let like =
+                |[a, b]: &[usize; 2]| (&keys[*a].cache, keys[*a].database) == (&keys[*b].cache, keys[*b].database);
+            let ordered = |[a, b]: [usize; 2]| if keys[a].hash > keys[b].hash { [b, a] } else { [a, b] };
+            let lists: Vec<litmus::ListDecl> = pairs
+                .filter(like)
+                .take(1)
+                .map(|pair| litmus::ListDecl { name: "l".to_owned(), hash: keys[0].hash, members: ordered(pair) })
+                .collect();
             let program = |ops: Vec<(u8, usize)>| {
                 let (mut program, mut open, mut dropped) = (Vec::new(), false, false);
                 for (op, key) in ops {
+                    let item = key % (keys.len() + lists.len());
                     let key = key % keys.len();
                     let op = match op {
                         0 => Op::Accept,
-                        1 => Op::Evict(key),
+                        1 => Op::Evict(item),
                         2 if !open => Op::Begin,
                         3 if open => Op::Commit,
                         4 if open => Op::CommitFails,
@@ -278,7 +302,7 @@ fn sound() -> impl Strategy<Value = Litmus> {
                         7 if open => Op::Rewrite(key),
                         8 if open && keys[key].database == 0 => Op::DropDatabase(key),
                         9 if !open && !keys[key].absent && !dropped => Op::InPlace(key),
-                        _ => Op::Lookup(key),
+                        _ => Op::Lookup(item),
                     };
                     dropped |= matches!(op, Op::DropDatabase(_));
                     open = (open || op == Op::Begin) && !op.ends_transaction();
@@ -299,6 +323,7 @@ fn sound() -> impl Strategy<Value = Litmus> {
                 cites: vec!["A1".to_owned()],
                 layer: litmus::Layer::Backend,
                 keys,
+                lists,
                 stripes: 1 << sizes.0,
                 ring: 1 << sizes.1,
                 entries: sizes.2,
@@ -316,21 +341,25 @@ fn sound() -> impl Strategy<Value = Litmus> {
                 let mut clause = litmus::Clause { conditions: Vec::new() };
                 for [backend, lookup, value, after] in conditions {
                     let (backend, after) = (backend % file.backends.len(), after % (file.backends.len() + 1));
-                    let keys: Vec<usize> = file.backends[backend].lookups().collect();
-                    if keys.is_empty()
-                        || clause.conditions.iter().any(|c| (c.backend, c.lookup) == (backend, lookup % keys.len()))
+                    let items: Vec<usize> = file.backends[backend].lookups().collect();
+                    if items.is_empty()
+                        || clause.conditions.iter().any(|c| (c.backend, c.lookup) == (backend, lookup % items.len()))
                     {
                         continue;
                     }
-                    let key = keys[lookup % keys.len()];
-                    let value = match value % 3 {
-                        0 if !file.keys[key].absent => Value::Version(0),
-                        1 if file.writes(key) > 0 && !drops(&file, key) => Value::Version(file.writes(key) as u32),
-                        _ => Value::None,
+                    let item = items[lookup % items.len()];
+                    let row = |key: usize, value: usize| match value % 3 {
+                        0 if !file.keys[key].absent => Some(0),
+                        1 if file.writes(key) > 0 && !drops(&file, key) => Some(file.writes(key) as u32),
+                        _ => None,
+                    };
+                    let value = match file.list(item) {
+                        Some(list) => Value::List([row(list.members[0], value), row(list.members[1], value / 3)]),
+                        None => row(item, value).map_or(Value::None, Value::Version),
                     };
                     let ends = |b: &litmus::BackendDecl| b.ops.iter().any(|op| op.ends_transaction());
                     let after = file.backends.get(after).filter(|b| after != backend && ends(b)).map(|_| after);
-                    clause.conditions.push(litmus::Condition { backend, lookup: lookup % keys.len(), value, after });
+                    clause.conditions.push(litmus::Condition { backend, lookup: lookup % items.len(), value, after });
                 }
                 if !clause.conditions.is_empty() {
                     if never { &mut file.never } else { &mut file.sometimes }.push(clause);

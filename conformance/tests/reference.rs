@@ -1,13 +1,13 @@
 //! The model as reference machine: long random sequences of operations, of three sessions that run one after the other,
 //! over a key space that no exploration could hold (64 keys over 2 caches, 8 hashes and 4 stripes, some absent, some toasted;
-//! a ring of 8 messages; commits of more than 5 changes open catalogs). The suite's litmus files are short and interleaved; these are long and are not.
+//! lists over three pairs of them; a ring of 8 messages; commits of more than 5 changes open catalogs). The suite's litmus files are short and interleaved; these are long and are not.
 //!
 //! An operation of the model is as many of its steps as it takes until the backend is idle again; none of them may break
 //! a property. The same operation of the code is one call. After each, model and code are compared:
 //!
 //! * was the operation refused (a write on a key that another session has locked), and what did a lookup answer;
 //! * clock, stamps, tail of the ring, each backend's position in it and whether it is to be reset;
-//! * linked entries: key, row, token; where slots are few, also unlinked ones, references and free slots;
+//! * linked entries: key or list, rows, token; where slots are few, also unlinked ones, references and free slots;
 //! * the session's local view, its snapshot's token and its dirty set.
 //!
 //! A row is four bytes, the number of the write that made it; which version that is, the model says.
@@ -21,9 +21,9 @@
 //!
 //! `PROPTEST_CASES` raises the number of sequences; a failing one is shrunk and printed.
 
-use catcache_model::coherence::program::CATALOG;
-use catcache_model::coherence::state::{Life, NONE, Row};
-use catcache_model::coherence::{Action, Fault, Key, KeySpec, Op, Plan, Program, Seen, State, Step};
+use catcache_model::coherence::program::{CATALOG, Item, MEMBERS};
+use catcache_model::coherence::state::{Life, NONE, Pc, Row};
+use catcache_model::coherence::{Action, Fault, Key, KeySpec, ListSpec, Op, Plan, Program, Seen, State, Step};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::strategy::Union;
@@ -37,6 +37,11 @@ use std::sync::{Arc, Mutex};
 
 const KEYS: u8 = 64;
 const HASHES: u8 = 8;
+/// The members of each list: of two hashes, of one, and of the other cache. Each is the first of its hash that is in no other list, so
+/// that a list's number before a key's leaves the keys in their order.
+const LISTS: [[Key; MEMBERS]; 3] = [[0, 8], [16, 17], [32, 40]];
+/// The hash of the partial keys.
+const LIST_HASH: u32 = 5;
 const STRIPES: u32 = 4;
 const SESSIONS: u8 = 3;
 const RING: u16 = 8;
@@ -48,7 +53,7 @@ const DEPTH_MAX: usize = 3;
 /// The model counts the versions of a key in a few bits.
 const WRITES_MAX: u8 = 30;
 /// Where slots are not counted: each key linked, and as many again unlinked but held by each session, and some.
-const ROOMY_SLOTS: u32 = KEYS as u32 * (1 + SESSIONS as u32) + 16;
+const ROOMY_SLOTS: u32 = KEYS as u32 * (1 + SESSIONS as u32) + 16 + 3 * (1 + SESSIONS as u32) * (1 + MEMBERS as u32);
 
 /// Which system is run.
 trait Variant: std::fmt::Debug + 'static {
@@ -86,7 +91,24 @@ fn cache_of(key: Key) -> u8 {
 
 /// The order of the numbers is the code's order of the keys: cache, hash, bytes.
 fn with_key<R>(key: Key, use_it: impl FnOnce(&cache::Key<'_>) -> R) -> R {
-    use_it(&cache::Key { database: DATABASE, cache: cache_of(key), hash: hash(key), bytes: &[key] })
+    let list = LISTS.iter().position(|members| members.contains(&key)).map_or(u8::MAX, |list| list as u8);
+    use_it(&cache::Key { database: DATABASE, cache: cache_of(key), hash: hash(key), bytes: &[list, key] })
+}
+
+/// The key of the code's key.
+fn key_of(key: &cache::OwnedKey) -> Key {
+    key.bytes.last().copied().unwrap_or(NONE)
+}
+
+/// The list of the code's partial key.
+fn list_of(key: &cache::OwnedKey) -> Item {
+    KEYS + key.bytes.first().copied().unwrap_or(0)
+}
+
+fn with_list<R>(list: Item, use_it: impl FnOnce(&cache::Key<'_>) -> R) -> R {
+    let nth = list - KEYS;
+    let cache = cache_of(LISTS[usize::from(nth)][0]);
+    use_it(&cache::Key { database: DATABASE, cache, hash: LIST_HASH, bytes: &[nth] })
 }
 
 fn program(entries: Option<u8>, fault: Option<Fault>) -> Program {
@@ -97,6 +119,7 @@ fn program(entries: Option<u8>, fault: Option<Fault>) -> Program {
     };
     Program {
         keys: (0..KEYS).map(key).collect(),
+        lists: (0..).zip(LISTS).map(|(n, members)| ListSpec { name: format!("l{n}"), members }).collect(),
         stripes: STRIPES,
         ring: RING,
         entries,
@@ -150,7 +173,8 @@ impl Model {
                     self.state.backends[me].starts = 0;
                     return Ok((Ran::Refused, evicted));
                 }
-                [only] => only,
+                // Whether one may go or several: the code says which did, one after the other.
+                [only] if self.state.backends[me].pc != Pc::Evict || only.1 == u16::from(NONE) => only,
                 _ => {
                     let key = |slot: u16| self.state.slots[usize::from(slot)].key;
                     let keys: Vec<Key> = choices.iter().map(|(_, slot)| key(*slot)).collect();
@@ -223,10 +247,11 @@ impl<V: Variant> ReferenceStateMachine for Machine<V> {
 
     fn transitions(model: &Model) -> BoxedStrategy<Operation> {
         let any = often(0..KEYS);
+        let items: Vec<Item> = any.iter().copied().chain((0..LISTS.len() as u8).flat_map(|l| [KEYS + l; 8])).collect();
         let writable = often((0..KEYS).filter(|k| model.may_write(*k)));
         let of = |session: u8| {
             let mut ops: Vec<(u32, BoxedStrategy<Op>)> = vec![
-                (16, select(any.clone()).prop_map(Op::Lookup).boxed()),
+                (16, select(items.clone()).prop_map(Op::Lookup).boxed()),
                 (1, Just(Op::Accept).boxed()),
                 (2, Just(Op::CommandEnd).boxed()),
                 (3, select(any.clone()).prop_map(Op::InPlace).boxed()),
@@ -251,7 +276,7 @@ impl<V: Variant> ReferenceStateMachine for Machine<V> {
                 ops.push((8, Just(Op::Begin).boxed()));
             }
             if model.program.memory() {
-                ops.push((4, select(any.clone()).prop_map(Op::Evict).boxed()));
+                ops.push((4, select(items.clone()).prop_map(Op::Evict).boxed()));
                 if model.state.backends[usize::from(session)].in_transaction {
                     ops.push((1, Just(Op::CommitFails).boxed()));
                 }
@@ -317,17 +342,27 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, code: T, model: T) -> Result
     if code == model { Ok(()) } else { Err(format!("{what}: the code has {code:?}, the model {model:?}")) }
 }
 
-/// What an operation came to, the row that it answered, and the keys that it rewrote.
-type Operated = (Ran, Option<Vec<u8>>, Vec<Key>);
+/// A row, or the rows of a list.
+type Rows<T> = [Option<T>; MEMBERS];
 
-/// An entry as both sides can tell it: key, row (`None`: negative), token, linked, references.
-type Entry = (Key, Option<Row>, u64, bool, u32);
+/// The rows that there are, of a key or a list of the model.
+fn present(rows: &[Row]) -> Rows<Row> {
+    let row = |place: usize| rows.get(place).copied().filter(|row| row.known() && row.present());
+    [row(0), row(1)]
+}
+
+/// What an operation came to, what it answered, and the keys that it rewrote.
+type Operated = (Ran, Rows<Vec<u8>>, Vec<Key>);
+
+/// An entry as both sides can tell it: key or list, rows (`None`: negative), token, linked, references.
+type Entry = (Item, Rows<Row>, u64, bool, u32);
 
 impl World {
     fn new(entries: Option<u8>, fault: Option<Fault>, broken: Option<cache::Rule>) -> World {
         let slots = entries.map_or(ROOMY_SLOTS, u32::from);
         let config = cache::Config {
             stripes: STRIPES,
+            lists: 2,
             catalogs: 2,
             ring: u32::from(RING),
             backends: u32::from(SESSIONS),
@@ -365,8 +400,9 @@ impl World {
         let before = self.shared.peek().entries;
         let (ran, answer, rewritten) = self.operate(operation)?;
         let evicted = std::mem::take(&mut *self.sessions[usize::from(session)].watch.evicted.lock().expect("as above"));
-        let key_at = |at| before.iter().find(|e| e.at == at).map_or(NONE, |e| e.key.bytes[0]);
-        let evicted: Vec<Key> = evicted.into_iter().map(key_at).collect();
+        let item = |e: &cache::shared::EntryImage| if e.members.is_some() { list_of(&e.key) } else { key_of(&e.key) };
+        let item_at = |at| before.iter().find(|e| e.at == at).map_or(NONE, item);
+        let evicted: Vec<Item> = evicted.into_iter().map(item_at).collect();
 
         let mut victims = evicted.iter().copied();
         let (model_ran, model_evicted) = self.model.run(operation, |_| victims.next())?;
@@ -382,8 +418,8 @@ impl World {
             }
             Op::Rewrite(_) => self.writes.extend(rewritten.into_iter().map(|k| (k, b.own[usize::from(k)].pending))),
             Op::Lookup(k) => {
-                let row = b.stable[usize::from(k)];
-                same("answer", self.row(k, answer.as_deref()), row.present().then_some(row))?;
+                let rows = present(&b.stable[self.model.program.cells(k)]);
+                same("answer", self.rows(k, &answer), rows)?;
             }
             _ => {}
         }
@@ -391,7 +427,7 @@ impl World {
         self.compare_private(session)
     }
 
-    /// The code's side of an operation, the row that a lookup answered, and the keys that were rewritten.
+    /// The code's side of an operation, what a lookup answered, and the keys that were rewritten.
     fn operate(&mut self, Operation { session, op }: Operation) -> Result<Operated, String> {
         let words = |e: &dyn std::error::Error| e.to_string();
         let first = u32::try_from(self.writes.len()).expect("few writes");
@@ -399,15 +435,28 @@ impl World {
         let mut rewritten = Vec::new();
         let Session { backend, watch } = &mut self.sessions[usize::from(session)];
         let written = match op {
+            Op::Lookup(l) if l >= KEYS => {
+                let members = LISTS[usize::from(l - KEYS)];
+                let rows = with_list(l, |partial| match backend.list(partial) {
+                    Err(e) => Err(words(&e)),
+                    Ok(list) => list.into_iter().try_fold([None, None], |mut rows: Rows<Vec<u8>>, (key, row)| {
+                        let place = members.iter().position(|member| Some(member) == key.bytes.last());
+                        let place = place.filter(|place| rows[*place].is_none());
+                        rows[place.ok_or_else(|| format!("the list has {key:?}"))?] = Some(row.to_vec());
+                        Ok(rows)
+                    }),
+                });
+                return Ok((Ran::Whole, rows?, rewritten));
+            }
             Op::Lookup(k) => {
                 let row = with_key(k, |key| backend.lookup(key).map(|row| row.map(<[u8]>::to_vec)));
-                return Ok((Ran::Whole, row.map_err(|e| words(&e))?, rewritten));
+                return Ok((Ran::Whole, [row.map_err(|e| words(&e))?, None], rewritten));
             }
             Op::Insert(k) | Op::Update(k) => with_key(k, |key| backend.put(key, &write)),
             Op::Delete(k) => with_key(k, |key| backend.delete(key)),
             Op::InPlace(k) => with_key(k, |key| backend.overwrite(key, &write)).map_err(WriteError::Conflict),
             Op::Rewrite(k) => backend.rewrite(DATABASE, cache_of(k), |key, _| {
-                rewritten.push(key.bytes[0]);
+                rewritten.push(key.bytes.last().copied().unwrap_or(NONE));
                 (first + rewritten.len() as u32 - 1).to_le_bytes().to_vec()
             }),
             Op::DropDatabase(_) => return Err("no sequence has it".into()),
@@ -415,17 +464,25 @@ impl World {
                 backend.accept();
                 Ok(())
             }
-            Op::Begin => return backend.begin().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e)),
+            Op::Begin => {
+                return backend.begin().map(|()| (Ran::Whole, [None, None], Vec::new())).map_err(|e| words(&e));
+            }
             Op::CommandEnd => {
                 backend.command_end();
                 Ok(())
             }
-            Op::SubBegin => return backend.begin_sub().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e)),
-            Op::SubCommit => {
-                return backend.commit_sub().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e));
+            Op::SubBegin => {
+                return backend.begin_sub().map(|()| (Ran::Whole, [None, None], Vec::new())).map_err(|e| words(&e));
             }
-            Op::SubAbort => return backend.abort_sub().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e)),
-            Op::Commit => return backend.commit().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e)),
+            Op::SubCommit => {
+                return backend.commit_sub().map(|()| (Ran::Whole, [None, None], Vec::new())).map_err(|e| words(&e));
+            }
+            Op::SubAbort => {
+                return backend.abort_sub().map(|()| (Ran::Whole, [None, None], Vec::new())).map_err(|e| words(&e));
+            }
+            Op::Commit => {
+                return backend.commit().map(|()| (Ran::Whole, [None, None], Vec::new())).map_err(|e| words(&e));
+            }
             Op::CommitFails => {
                 backend.catalog_mut().refuse_next_visible();
                 match backend.commit() {
@@ -433,15 +490,21 @@ impl World {
                     other => return Err(format!("a commit that was to fail: {other:?}")),
                 }
             }
-            Op::Abort => return backend.abort().map(|()| (Ran::Whole, None, Vec::new())).map_err(|e| words(&e)),
+            Op::Abort => {
+                return backend.abort().map(|()| (Ran::Whole, [None, None], Vec::new())).map_err(|e| words(&e));
+            }
+            Op::Evict(l) if l >= KEYS => {
+                with_list(l, |partial| self.shared.evict_list(watch, partial));
+                Ok(())
+            }
             Op::Evict(k) => {
                 with_key(k, |key| self.shared.evict(watch, key));
                 Ok(())
             }
         };
         match written {
-            Ok(()) => Ok((Ran::Whole, None, rewritten)),
-            Err(WriteError::Conflict(_)) => Ok((Ran::Refused, None, rewritten)),
+            Ok(()) => Ok((Ran::Whole, [None, None], rewritten)),
+            Err(WriteError::Conflict(_)) => Ok((Ran::Refused, [None, None], rewritten)),
             Err(e) => Err(words(&e)),
         }
     }
@@ -457,13 +520,35 @@ impl World {
         Some(known.unwrap_or(Row::UNKNOWN))
     }
 
+    /// Likewise, of a key or a list.
+    fn rows(&self, item: Item, rows: &Rows<Vec<u8>>) -> Rows<Row> {
+        let mut found = [None; MEMBERS];
+        for (place, key) in self.model.program.parts(item).into_iter().enumerate() {
+            found[place] = self.row(key, rows[place].as_deref());
+        }
+        found
+    }
+
+    /// What the code's list shows, from keys and rows of its members.
+    fn listed<'r>(&self, list: Item, members: impl IntoIterator<Item = (Key, &'r [u8])>) -> Rows<Row> {
+        let parts = self.model.program.parts(list);
+        let mut found = [None; MEMBERS];
+        for (key, row) in members {
+            match parts.iter().position(|part| *part == key) {
+                Some(place) if found[place].is_none() => found[place] = self.row(key, Some(row)),
+                _ => return [Some(Row::UNKNOWN); MEMBERS],
+            }
+        }
+        found
+    }
+
     fn compare_shared(&self) -> Result<(), String> {
         let (code, model) = (self.shared.peek(), &self.model.state);
         same("clock", code.clock, u64::from(model.clock))?;
         let stamps: Vec<_> = model.stamps.iter().map(|s| (u64::from(s.mark), u32::from(s.open))).collect();
         same(
             "stamps (mark, open)",
-            code.stripes.iter().chain(&code.catalogs).map(|s| (s.mark, s.open)).collect(),
+            code.stripes.iter().chain(&code.lists).chain(&code.catalogs).map(|s| (s.mark, s.open)).collect(),
             stamps,
         )?;
         same("tail of the ring", code.ring_tail, u64::from(model.ring.tail))?;
@@ -480,22 +565,28 @@ impl World {
             .iter()
             .filter(|e| e.linked || memory)
             .map(|e| {
-                let key = e.key.bytes[0];
-                (key, self.row(key, e.row.as_deref()), e.token, e.linked, counted(e.references))
+                let (item, rows) = match &e.members {
+                    None => (key_of(&e.key), self.rows(key_of(&e.key), &[e.row.clone(), None])),
+                    Some(members) => {
+                        let member = |at: &cache::EntryAt| {
+                            let entry = code.entries.iter().find(|entry| entry.at == *at);
+                            entry.map_or((NONE, &[][..]), |e| (key_of(&e.key), e.row.as_deref().unwrap_or_default()))
+                        };
+                        (list_of(&e.key), self.listed(list_of(&e.key), members.iter().map(member)))
+                    }
+                };
+                (item, rows, e.token, e.linked, counted(e.references))
             })
             .collect();
         let mut expected: Vec<Entry> = model
             .slots
             .iter()
             .filter(|s| s.linked() || memory && s.life == Life::Unlinked)
-            .map(|s| {
-                let row = s.row.present().then_some(s.row);
-                (s.key, row, u64::from(s.token), s.linked(), counted(u32::from(s.references)))
-            })
+            .map(|s| (s.key, present(&s.rows()), u64::from(s.token), s.linked(), counted(u32::from(s.references))))
             .collect();
         entries.sort_unstable();
         expected.sort_unstable();
-        same("entries (key, row, token, linked, references)", entries, expected)?;
+        same("entries (item, rows, token, linked, references)", entries, expected)?;
         if memory {
             let free = model.slots.iter().filter(|s| s.life == Life::Free).count() as u32;
             same("free slots", code.free_slots, free)?;
@@ -510,12 +601,16 @@ impl World {
         let mut local: Vec<_> = code
             .local
             .iter()
-            .map(|l| (l.key.bytes[0], self.row(l.key.bytes[0], l.row.as_deref()), l.entry.is_none()))
+            .map(|l| (key_of(&l.key), self.rows(key_of(&l.key), &[l.row.clone(), None]), l.entry.is_none()))
             .collect();
+        local.extend(code.lists.iter().map(|l| {
+            let members = l.members.iter().map(|(key, row)| (key_of(key), &row[..]));
+            (list_of(&l.key), self.listed(list_of(&l.key), members), l.entry.is_none())
+        }));
         local.sort_unstable();
-        let held = (0..KEYS).zip(&model.local).filter(|(_, l)| l.row.known());
-        let held = held.map(|(k, l)| (k, l.row.present().then_some(l.row), l.slot == NONE)).collect();
-        same("local view (key, row, private)", local, held)?;
+        let held = (0..).zip(&model.local).filter(|(_, l)| l.row.known());
+        let held = held.map(|(item, l)| (item, present(&l.rows()), l.slot == NONE)).collect();
+        same("local view (item, rows, private)", local, held)?;
         same("token of the snapshot", code.snapshot, model.snapshot.as_ref().map(|s| u64::from(s.token)))?;
         let message = |m: &u8| match *m & CATALOG {
             0 => cache::Message::Row { database: DATABASE, cache: cache_of(*m), hash: hash(*m) },
@@ -604,15 +699,18 @@ fn a_model_that_keeps_local_entries_is_noticed_and_the_sequence_is_shrunk() {
     assert!(ops.len() <= 20, "hardly shrunk: {ops:?}");
 }
 
-/// Whatever shows between whole operations. The others need another session's steps in the middle of one (`OpenStripe`,
-/// `DoomRunningLoad`, `DropSnapshotOnNewerHit`, `DropSnapshotOnUselessPublish`, `TokenPerSnapshot`), or make the code end
-/// the process (`TakeReference`, `UnlinkBeforeFree`); the litmus files have them.
+/// Whatever shows between whole operations. The others need another session's steps in the middle of one (`OpenStripe`, `OpenList`,
+/// `DoomRunningLoad`, `DoomRunningList`, `DropSnapshotOnNewerHit`, `DropSnapshotOnUselessPublish`, `TokenPerSnapshot`), or make the code end
+/// the process (`TakeReference`, `UnlinkBeforeFree`, `PinMembers`); the litmus files have them.
 #[test]
 fn a_rule_that_is_switched_off_in_the_code_is_noticed() {
     use cache::Rule::*;
     for rule in [
         AcceptBeforeProbe,
         CheckStripe,
+        CheckList,
+        DropListsOnAccept,
+        CoverLists,
         CheckCatalog,
         BracketInPlace,
         SendInPlace,
@@ -642,4 +740,6 @@ fn a_rule_that_is_switched_off_in_the_code_is_noticed() {
     }
     let withdraw = disagreement::<Crowded>(None, Some(WithdrawOnFailure));
     assert!(withdraw.is_some(), "nothing notices that a bracket is not withdrawn");
+    let release = disagreement::<Crowded>(None, Some(ReleaseMembers));
+    assert!(release.is_some(), "nothing notices that a list keeps its members");
 }

@@ -31,16 +31,20 @@ impl Key<'_> {
     }
 }
 
+/// Set in the name of a list.
+const LIST: u64 = 1 << 23;
+
 /// Database and cache in one number, as an entry has them: bits 32..=63 and 24..=31; the others are 0.
 #[inline(always)]
 pub(crate) fn name_of(database: u32, cache: u8) -> u64 {
     u64::from(database) << 32 | u64::from(cache) << 24
 }
 
-/// A key with a number for database and cache: compared at once, and a register less to be kept for the case of a miss.
+/// A key, of a row or of a list, with a number for database, cache and which of the two: compared at once, and a register less
+/// to be kept for the case of a miss.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed<'a> {
-    /// See [`name_of`].
+    /// See [`name_of`]; with a bit that only lists have.
     pub(crate) name: u64,
     /// As in [`Key`].
     pub(crate) hash: u32,
@@ -55,10 +59,34 @@ impl<'a> Packed<'a> {
         Packed { name: name_of(key.database, key.cache), hash: key.hash, bytes: key.bytes }
     }
 
+    /// Packs the partial key of a list: it meets no row's key, whatever its bytes.
+    #[inline]
+    pub(crate) fn list(key: &Key<'a>) -> Packed<'a> {
+        Packed { name: name_of(key.database, key.cache) | LIST, hash: key.hash, bytes: key.bytes }
+    }
+
+    /// Is it a list's?
+    #[inline]
+    pub(crate) fn is_list(self) -> bool {
+        self.name & LIST != 0
+    }
+
+    /// The database.
+    #[inline]
+    pub(crate) fn database(self) -> u32 {
+        (self.name >> 32) as u32
+    }
+
+    /// The cache.
+    #[inline]
+    pub(crate) fn cache(self) -> u8 {
+        (self.name >> 24) as u8
+    }
+
     /// The key that was packed.
     #[inline]
     pub(crate) fn unpack(self) -> Key<'a> {
-        Key { database: (self.name >> 32) as u32, cache: (self.name >> 24) as u8, hash: self.hash, bytes: self.bytes }
+        Key { database: self.database(), cache: self.cache(), hash: self.hash, bytes: self.bytes }
     }
 }
 
@@ -110,5 +138,7 @@ mod tests {
         let key = Key { database: 5, cache: 255, hash: 0xdead_beef, bytes: b"pg_class" };
         assert_eq!(Key::from(&OwnedKey::from(key)), key);
         assert_eq!(Packed::new(&key).unpack(), key);
+        assert_eq!(Packed::list(&key).unpack(), key);
+        assert!(Packed::list(&key).is_list() && !Packed::new(&key).is_list());
     }
 }

@@ -88,6 +88,6 @@ pub const BUILT_IN: &str = env!("CARGO_MANIFEST_DIR");
 pub use error::Error;
 pub use key::{CACHES_MAX, KEY_BYTES_MAX, Key, OwnedKey};
 pub use message::Message;
-pub use probe::{EntryAt, Level, LocalImage, PrivateImage, Probe, Rule, Seen, StampValue, Step};
-pub use shared::{Bracket, Config, EntryImage, Publication, Reference, Shared, SharedImage, Token};
+pub use probe::{EntryAt, Level, ListImage, LocalImage, PrivateImage, Probe, Rule, Seen, StampValue, Step};
+pub use shared::{Bracket, Config, EntryImage, Members, Publication, Reference, Shared, SharedImage, Token};
 pub use stats::Stats;

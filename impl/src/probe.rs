@@ -18,6 +18,8 @@ use std::sync::Arc;
 pub enum Level {
     /// The stripe of (database, cache, hash).
     Stripe,
+    /// The lists of (database, cache).
+    List,
     /// The catalog.
     Catalog,
     /// The database.
@@ -163,12 +165,26 @@ pub enum Rule {
     AcceptBeforeProbe,
     /// The stripe's stamp is checked.
     CheckStripe,
+    /// Of a list, the stamp of its cache's lists is checked.
+    CheckList,
     /// The catalog's stamp is checked.
     CheckCatalog,
     /// The database's stamp is checked.
     CheckDatabase,
     /// A writer opens the stripes of what it changed.
     OpenStripe,
+    /// A writer opens the stamps of the lists of the caches whose rows it changed.
+    OpenList,
+    /// A message drops the local lists of its cache.
+    DropListsOnAccept,
+    /// A message dooms the running load of a list of its cache (B03).
+    DoomRunningList,
+    /// A list is covered by any change of its cache.
+    CoverLists,
+    /// A list refers to its members.
+    PinMembers,
+    /// A list that is freed gives its references to its members back (B35).
+    ReleaseMembers,
     /// A writer opens the stamps of the catalogs that it changed whole.
     OpenCatalog,
     /// A writer opens the stamps of the databases that it changed whole.
@@ -240,6 +256,8 @@ pub enum Rule {
 pub struct PrivateImage {
     /// The local view.
     pub local: Vec<LocalImage>,
+    /// The lists of the local view.
+    pub lists: Vec<ListImage>,
     /// The token of the catalog snapshot held, if one is held.
     pub snapshot: Option<u64>,
     /// What the current transaction has changed.
@@ -257,6 +275,17 @@ pub struct LocalImage {
     pub entry: Option<EntryAt>,
     /// The row; `None`: a negative entry.
     pub row: Option<Vec<u8>>,
+}
+
+/// One list of a local view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListImage {
+    /// Its partial key.
+    pub key: OwnedKey,
+    /// The shared entry referred to; `None`: a private copy.
+    pub entry: Option<EntryAt>,
+    /// Its members, key and row.
+    pub members: Vec<(OwnedKey, Vec<u8>)>,
 }
 
 /// Watches the algorithm. `()` compiles to nothing.

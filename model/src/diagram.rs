@@ -13,9 +13,15 @@ pub fn row(row: Row) -> String {
     }
 }
 
+/// What an entry shows: a row, or those of a list.
+fn rows(shown: &[Row]) -> String {
+    let known: Vec<String> = shown.iter().filter(|r| r.known()).map(|r| row(*r)).collect();
+    known.join("+")
+}
+
 /// An operation as litmus files write it.
 pub fn op(program: &Program, op: Op) -> String {
-    let key = op.key().map(|k| program.keys[k as usize].name.clone()).unwrap_or_default();
+    let key = op.key().map(|k| program.name(k)).unwrap_or_default();
     let word = match op {
         Op::Lookup(_) => "lookup",
         Op::Accept => "accept",
@@ -78,8 +84,8 @@ fn count_of(n: usize, what: &str) -> String {
 pub fn seen(program: &Program, next: &State, seen: Seen) -> String {
     let key = |slot: u8| {
         let entry = &next.slots[slot as usize];
-        let name = program.keys.get(entry.key as usize).map_or("-", |k| k.name.as_str());
-        format!("{name} {} @{}", row(entry.row), entry.token)
+        let name = if entry.key == NONE { "-" } else { program.name(entry.key) };
+        format!("{name} {} @{}", rows(&entry.rows()), entry.token)
     };
     match seen {
         Seen::Nothing => String::new(),
@@ -166,12 +172,12 @@ fn line(program: &Program, state: &State, a: &Action, next: &State, s: Seen) -> 
     let text = if saw.is_empty() { format!("{:?}", a.step) } else { format!("{:?} ({saw})", a.step) };
     let (before, after) = (&state.backends[at], &next.backends[at]);
     let key = match started {
-        Some(Op::Lookup(k)) => Some(k as usize),
-        _ => (before.key != NONE).then_some(before.key as usize),
+        Some(Op::Lookup(k)) => Some(k),
+        _ => (before.key != NONE).then_some(before.key),
     };
     let ends = after.pc == Pc::Idle;
-    let answer = key.filter(|k| ends && after.stable[*k].known());
-    let answer = answer.map(|k| format!("{} = {}", program.keys[k].name, row(after.stable[k])));
+    let answer = key.map(|k| (k, &after.stable[program.cells(k)])).filter(|(_, shown)| ends && shown[0].known());
+    let answer = answer.map(|(k, shown)| format!("{} = {}", program.name(k), rows(shown)));
     Line { at, starts: started.map(|o| op(program, o)), text, answer, to: partner(a.step), ends }
 }
 
@@ -205,8 +211,8 @@ pub fn step(program: &Program, before: &State, a: &Action) -> Option<String> {
 pub fn state(program: &Program, s: &State) -> String {
     let mut text = format!("clock {}, {} sent", s.clock, count_of(usize::from(s.ring.tail), "message"));
     for (i, stamp) in s.stamps.iter().enumerate() {
-        let keys = (0..program.keys.len()).filter(|k| program.stamps_of(*k as u8).any(|s| s == i));
-        let keys: Vec<&str> = keys.map(|k| program.keys[k].name.as_str()).collect();
+        let keys = (0..program.items()).filter(|k| program.stamps_of(*k as u8).any(|s| s == i));
+        let keys: Vec<&str> = keys.map(|k| program.name(k as u8)).collect();
         if !keys.is_empty() {
             let _ = write!(text, "\nstamp {i} ({}): mark {}, open {}", keys.join(", "), stamp.mark, stamp.open);
         }
@@ -221,8 +227,8 @@ pub fn state(program: &Program, s: &State) -> String {
             Life::Linked => "not valid".into(),
             life => format!("{life:?}").to_lowercase(),
         };
-        let name = &program.keys[slot.key as usize].name;
-        let _ = write!(text, "\nentry {i}: {name} = {}, token {}: {life}", row(slot.row), slot.token);
+        let name = program.name(slot.key);
+        let _ = write!(text, "\nentry {i}: {name} = {}, token {}: {life}", rows(&slot.rows()), slot.token);
         if program.memory() {
             let _ = write!(text, ", {}", count_of(usize::from(slot.references), "reference"));
         }
@@ -253,7 +259,7 @@ fn place(program: &Program, s: &State, at: usize) -> String {
         (None, None) => "done".into(),
     };
     let of_keys = |shown: &dyn Fn(usize) -> Option<String>| -> String {
-        let texts = (0..program.keys.len()).filter_map(|k| Some(format!("{} = {}", program.keys[k].name, shown(k)?)));
+        let texts = (0..program.items()).filter_map(|k| Some(format!("{} = {}", program.name(k as u8), shown(k)?)));
         texts.collect::<Vec<_>>().join(", ")
     };
     let mut add = |what: &str, shown: String| {
@@ -266,14 +272,14 @@ fn place(program: &Program, s: &State, at: usize) -> String {
         of_keys(&|k| {
             let local = b.local[k];
             let private = if local.slot == NONE && program.memory() { " (private)" } else { "" };
-            local.row.known().then(|| format!("{}{private}", row(local.row)))
+            local.row.known().then(|| format!("{}{private}", rows(&local.rows())))
         }),
     );
     if let Some(snapshot) = &b.snapshot {
-        let rows = of_keys(&|k| Some(row(snapshot.rows[k])));
-        add("snapshot: ", format!("token {}, {rows}", snapshot.token));
+        let seen = of_keys(&|k| Some(row(*snapshot.rows.get(k)?)));
+        add("snapshot: ", format!("token {}, {seen}", snapshot.token));
     }
-    let own = |of: fn(&Own) -> Row| of_keys(&|k| of(&b.own[k]).known().then(|| row(of(&b.own[k]))));
+    let own = |of: fn(&Own) -> Row| of_keys(&|k| b.own.get(k).map(of).filter(|own| own.known()).map(row));
     add("own changes: ", own(|own| own.finished));
     add("own changes of this command: ", own(|own| own.pending));
     match s.ring.tail.saturating_sub(b.position) {

@@ -69,6 +69,7 @@ fn every_scope_has_a_feature_and_a_name_of_its_own() {
 fn small(ops: &[&[Op]]) -> Program {
     Program {
         keys: vec![KeySpec::new("k", 0, 0)],
+        lists: Vec::new(),
         stripes: 1,
         ring: 2,
         entries: None,

@@ -7,7 +7,7 @@ pub(super) enum Token<'t> {
     Word(&'t str),
     /// Digits.
     Number(&'t str),
-    /// One of `= , ; : / .`
+    /// One of `= , ; : / . +`
     Mark(char),
     /// Anything else.
     Strange(char),
@@ -52,7 +52,7 @@ pub(super) fn tokens(line: usize, text: &str) -> Vec<(Token<'_>, Span)> {
         let token = match c {
             'a'..='z' | 'A'..='Z' => Token::Word(&code[start..end]),
             '0'..='9' => Token::Number(&code[start..end]),
-            '=' | ',' | ';' | ':' | '/' | '.' => Token::Mark(c),
+            '=' | ',' | ';' | ':' | '/' | '.' | '+' => Token::Mark(c),
             other => Token::Strange(other),
         };
         found.push((token, Span { line, column: column + 1, width }));

@@ -2,7 +2,7 @@
 
 use super::lex::Span;
 use super::parse::Reading;
-use super::{Fault, Layer, LitmusError, Op};
+use super::{Fault, Layer, ListDecl, LitmusError, Op};
 
 /// Checks what concerns a whole program or the whole file.
 pub(super) fn check(reading: &Reading<'_>) -> Result<(), LitmusError> {
@@ -26,14 +26,46 @@ pub(super) fn check(reading: &Reading<'_>) -> Result<(), LitmusError> {
 fn databases(reading: &Reading<'_>, backend: usize) -> Result<(), LitmusError> {
     let decl = &reading.litmus.backends[backend];
     for (&op, &at) in decl.ops.iter().zip(&reading.op_spans[backend]) {
-        let Op::Lookup(key) = op else { continue };
-        let key = &reading.litmus.keys[key];
-        if key.database != 0 && key.database != decl.database {
-            let (name, own, other) = (&key.name, decl.database, key.database);
+        let Op::Lookup(item) = op else { continue };
+        let (name, own, other) = (reading.litmus.name_of(item), decl.database, reading.litmus.database_of(item));
+        if other != 0 && other != own {
             let message = format!("`{name}` is of database {other}, `{}` is connected to {own}", decl.name);
             let hint = Some(format!("`backend {} database {other}: …`", decl.name));
             return Err(reading.error(Fault::Meaning, at, message, hint));
         }
+    }
+    Ok(())
+}
+
+/// The members of a list are of one cache and database, of no other list, and in the order in which a scan finds them. `at`: where
+/// the line names the cache and the members.
+pub(super) fn list(
+    reading: &Reading<'_>,
+    others: &[ListDecl],
+    list: &ListDecl,
+    cache: &str,
+    at: [Span; 3],
+) -> Result<(), LitmusError> {
+    let litmus = &reading.litmus;
+    let [first, second] = list.members.map(|k| &litmus.keys[k]);
+    let refuse = |at, message: String, hint: Option<String>| Err(reading.error(Fault::Meaning, at, message, hint));
+    for (key, at) in [(first, at[1]), (second, at[2])] {
+        if key.cache != cache {
+            return refuse(at, format!("`{}` is of cache `{}`, not `{cache}`", key.name, key.cache), None);
+        }
+        if litmus.lists.iter().chain(others).any(|l| l.members.iter().any(|m| litmus.keys[*m].name == key.name)) {
+            return refuse(at, format!("`{}` is of another list already", key.name), None);
+        }
+    }
+    if list.members[0] == list.members[1] {
+        return refuse(at[2], format!("`{}` is of the list already", second.name), None);
+    }
+    if first.database != second.database {
+        return refuse(at[2], format!("`{}` and `{}` are of two databases", first.name, second.name), None);
+    }
+    if (first.hash, list.members[0]) > (second.hash, list.members[1]) {
+        let message = "members stand in the order of their hashes, and then of the file".to_owned();
+        return refuse(at[1], message, Some(format!("`of {} {}`", second.name, first.name)));
     }
     Ok(())
 }

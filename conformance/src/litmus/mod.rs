@@ -25,6 +25,7 @@
 //! | `layer shared` | needs nothing of the backend layer, so that it also fits a host with its own local cache and ring |
 //! | `k1 = rel/7` | key `k1` in cache `rel` with hash 7; keys of one cache and hash collide |
 //! | `absent` | there is no row of this key at first |
+//! | `l = rel/5 of k1 k2` | list `l` of cache `rel`, with the hash 5 of its partial key: the rows of `k1` and `k2`, as far as they are there. A row that moves from one list to another is a delete of one key and an insert of the other |
 //! | `database n` | the key's, or the backend's; 1 if not said, 0 for a catalog that all databases share |
 //! | `toasted` | a load of this key accepts messages between its scan and its publication |
 //! | `stripes n` | hashes that are equal modulo `n` share a stamp; power of two, 4 if not said |
@@ -38,10 +39,11 @@
 //! | `inplace k` | the bytes of the row are changed where it lies, as VACUUM does to a few fields of `pg_class`: seen by all at once, never undone |
 //! | `rewrite k` | the whole catalog that `k` is in is rewritten, as by VACUUM FULL: each of its rows is a new version |
 //! | `dropdb k` | the database that `k` is in is dropped: each of its rows is gone |
-//! | `evict k` | somebody wants the memory: the entry of `k` goes, if nobody refers to it |
+//! | `evict k` | somebody wants the memory: the entry of `k`, a key or a list, goes, if nobody refers to it |
 //! | `reader.2 = v1` | the second lookup of `reader` answered `v1`; `.2` may be left out if there is just one lookup |
 //! | `v0`, `v1`, … | the row at first; the row of the first, second, … write of that key that was begun by anybody |
 //! | `none` | no such row |
+//! | `v0+none` | the answer of a list: each of its members' rows |
 //! | `after writer` | that lookup began when the last `commit` or `abort` of `writer` had already returned |
 //!
 //! A write waits for the key's lock, which its transaction holds to the end.
@@ -74,6 +76,10 @@ pub const BACKENDS_MAX: usize = 4;
 pub const KEYS_MAX: usize = 4;
 /// Most operations of one backend.
 pub const OPS_MAX: usize = 8;
+/// Most lists of one file.
+pub const LISTS_MAX: usize = 2;
+/// Members of a list.
+pub const MEMBERS: usize = 2;
 /// Largest size that a file may ask for: beyond it nothing is small on purpose any more.
 pub const SIZE_MAX: u32 = 64;
 /// Stripes, if the file doesn't say.
@@ -111,10 +117,22 @@ pub struct KeyDecl {
     pub database: u32,
 }
 
-/// One operation of a program; numbers are indices into [`Litmus::keys`].
+/// A list: the rows of a partial key (A37).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListDecl {
+    /// Name in the file.
+    pub name: String,
+    /// Hash of its partial key.
+    pub hash: u32,
+    /// The keys that may be of it, in the order of their hashes and of the file: of one cache and database, and of no other list.
+    pub members: [usize; MEMBERS],
+}
+
+/// One operation of a program; numbers are indices into [`Litmus::keys`], and behind them, where a list is meant, into
+/// [`Litmus::lists`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Ask for the row.
+    /// Ask for the row, or the list.
     Lookup(usize),
     /// Process pending messages.
     Accept,
@@ -193,7 +211,7 @@ pub struct BackendDecl {
 }
 
 impl BackendDecl {
-    /// The keys of its lookups, in order.
+    /// The keys and lists of its lookups, in order.
     pub fn lookups(&self) -> impl Iterator<Item = usize> + '_ {
         self.ops.iter().filter_map(|op| if let Op::Lookup(key) = op { Some(*key) } else { None })
     }
@@ -206,13 +224,24 @@ pub enum Value {
     None,
     /// The row at first (0), or that of the n-th write of the key that was begun.
     Version(u32),
+    /// Of a list: likewise, of each member.
+    List([Option<u32>; MEMBERS]),
 }
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let row = |f: &mut fmt::Formatter<'_>, row: &Option<u32>| match row {
+            None => f.write_str("none"),
+            Some(n) => write!(f, "v{n}"),
+        };
         match self {
-            Value::None => f.write_str("none"),
-            Value::Version(n) => write!(f, "v{n}"),
+            Value::None => row(f, &None),
+            Value::Version(n) => row(f, &Some(*n)),
+            Value::List([first, second]) => {
+                row(f, first)?;
+                f.write_str("+")?;
+                row(f, second)
+            }
         }
     }
 }
@@ -273,6 +302,8 @@ pub struct Litmus {
     pub layer: Layer,
     /// Its keys; at least one.
     pub keys: Vec<KeyDecl>,
+    /// Its lists.
+    pub lists: Vec<ListDecl>,
     /// Stripes; a power of two.
     pub stripes: u32,
     /// Messages that the ring holds; a power of two, at least 2.
@@ -359,6 +390,21 @@ impl Litmus {
         u8::try_from(id).expect("there are at most KEYS_MAX caches")
     }
 
+    /// The list of an operation's number; `None`: it is a key's.
+    pub fn list(&self, item: usize) -> Option<&ListDecl> {
+        self.lists.get(item.checked_sub(self.keys.len())?)
+    }
+
+    /// The name of a key or a list.
+    pub fn name_of(&self, item: usize) -> &str {
+        self.list(item).map_or_else(|| self.keys[item].name.as_str(), |list| list.name.as_str())
+    }
+
+    /// The database of a key or a list.
+    pub fn database_of(&self, item: usize) -> u32 {
+        self.keys[self.list(item).map_or(item, |list| list.members[0])].database
+    }
+
     /// Does an operation write key `key`, if there is a row?
     pub fn op_writes(&self, op: Op, key: usize) -> bool {
         let one = &self.keys[key];
@@ -381,7 +427,7 @@ impl Litmus {
 
     /// One operation as the file says it.
     pub fn op_text(&self, op: Op) -> String {
-        let name = |key: usize| self.keys[key].name.as_str();
+        let name = |item: usize| self.name_of(item);
         match op {
             Op::Lookup(key) => format!("lookup {}", name(key)),
             Op::Accept => "accept".into(),
@@ -426,6 +472,13 @@ impl fmt::Display for Litmus {
             format!("{} = {}/{}{absent}{toasted}{}", k.name, k.cache, k.hash, database(k.database))
         };
         writeln!(f, "keys {}", self.keys.iter().map(key).collect::<Vec<_>>().join(", "))?;
+        let list = |l: &ListDecl| {
+            let [first, second] = l.members.map(|k| &self.keys[k]);
+            format!("{} = {}/{} of {} {}", l.name, first.cache, l.hash, first.name, second.name)
+        };
+        if !self.lists.is_empty() {
+            writeln!(f, "lists {}", self.lists.iter().map(list).collect::<Vec<_>>().join(", "))?;
+        }
         let stripes = (self.stripes != STRIPES_DEFAULT).then_some(self.stripes);
         let ring = (self.ring != RING_DEFAULT).then_some(self.ring);
         let others = [("entries", self.entries), ("local", self.local), ("escalate", self.escalate)];

@@ -4,12 +4,12 @@
 use super::error::nearest;
 use super::lex::{Span, Token, tokens};
 use super::{
-    BACKENDS_MAX, BackendDecl, Clause, Condition, DATABASE_DEFAULT, DATABASES_MAX, Fault, KEYS_MAX, KeyDecl, Layer,
-    Litmus, LitmusError, OPS_MAX, Op, RING_DEFAULT, SIZE_MAX, STRIPES_DEFAULT, Value, meaning,
+    BACKENDS_MAX, BackendDecl, Clause, Condition, DATABASE_DEFAULT, DATABASES_MAX, Fault, KEYS_MAX, KeyDecl, LISTS_MAX,
+    Layer, ListDecl, Litmus, LitmusError, OPS_MAX, Op, RING_DEFAULT, SIZE_MAX, STRIPES_DEFAULT, Value, meaning,
 };
 
-const LINES: [&str; 10] =
-    ["layer", "keys", "stripes", "ring", "entries", "local", "escalate", "backend", "never", "sometimes"];
+const LINES: [&str; 11] =
+    ["layer", "keys", "lists", "stripes", "ring", "entries", "local", "escalate", "backend", "never", "sometimes"];
 const OPS: [&str; 16] = [
     "lookup",
     "evict",
@@ -69,6 +69,18 @@ impl Reading<'_> {
     fn key(&self, (name, at): (&str, Span)) -> Result<usize, LitmusError> {
         let names = || self.litmus.keys.iter().map(|k| k.name.as_str());
         names().position(|n| n == name).ok_or_else(|| self.unknown("key", name, at, names()))
+    }
+
+    /// The number of a key or a list.
+    fn item(&self, (name, at): (&str, Span)) -> Result<usize, LitmusError> {
+        let names = || self.names();
+        names().position(|n| n == name).ok_or_else(|| self.unknown("key or list", name, at, names()))
+    }
+
+    /// The names of keys and lists.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let lists = self.litmus.lists.iter().map(|l| l.name.as_str());
+        self.litmus.keys.iter().map(|k| k.name.as_str()).chain(lists)
     }
 
     fn backend(&self, (name, at): (&str, Span)) -> Result<usize, LitmusError> {
@@ -172,6 +184,7 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Litmus, LitmusError> {
         cites: Vec::new(),
         layer: Layer::Backend,
         keys: Vec::new(),
+        lists: Vec::new(),
         stripes: STRIPES_DEFAULT,
         ring: RING_DEFAULT,
         entries: None,
@@ -263,6 +276,10 @@ fn line<'t>(
             let keys = keys(&mut line)?;
             reading.litmus.keys.extend(keys);
         }
+        "lists" => {
+            let lists = lists(&mut line)?;
+            reading.litmus.lists.extend(lists);
+        }
         "stripes" | "ring" | "entries" | "local" | "escalate" => {
             line.at = 0;
             let mut sizes = Vec::new();
@@ -309,8 +326,11 @@ fn once<'t>(line: &Line<'_, 't>, said: &mut Vec<&'t str>, word: &'t str, at: Spa
 fn keys(line: &mut Line<'_, '_>) -> Result<Vec<KeyDecl>, LitmusError> {
     let mut keys: Vec<KeyDecl> = Vec::new();
     loop {
-        let taken: Vec<&str> = line.reading.litmus.keys.iter().chain(&keys).map(|k| k.name.as_str()).collect();
+        let taken: Vec<&str> = line.reading.names().chain(keys.iter().map(|k| k.name.as_str())).collect();
         let (name, at) = line.new_name("key", &taken)?;
+        if !line.reading.litmus.lists.is_empty() {
+            return Err(line.reading.meaning(at, "keys are declared before lists"));
+        }
         if taken.len() == KEYS_MAX {
             return Err(line.reading.meaning(at, format!("too many keys: at most {KEYS_MAX}")));
         }
@@ -431,8 +451,16 @@ fn op(line: &mut Line<'_, '_>) -> Result<Op, LitmusError> {
             return Err(line.expected(&what, &OPS));
         }
     };
-    let names: Vec<&str> = line.reading.litmus.keys.iter().map(|k| k.name.as_str()).collect();
+    let names: Vec<&str> = line.reading.names().collect();
+    if matches!(word, "lookup" | "evict") {
+        let name = line.name("a key or a list", &names)?;
+        return Ok(with_key(line.reading.item(name)?));
+    }
     let name = line.name("a key", &names)?;
+    if line.reading.litmus.lists.iter().any(|l| l.name == name.0) {
+        let message = format!("`{}` is a list: rows are changed, and lists show it", name.0);
+        return Err(line.reading.meaning(name.1, message));
+    }
     Ok(with_key(line.reading.key(name)?))
 }
 
@@ -485,16 +513,66 @@ fn condition(line: &mut Line<'_, '_>) -> Result<Condition, LitmusError> {
     Ok(Condition { backend, lookup, value, after })
 }
 
-fn value(line: &mut Line<'_, '_>, key: usize) -> Result<Value, LitmusError> {
+fn value(line: &mut Line<'_, '_>, item: usize) -> Result<Value, LitmusError> {
+    let name = line.reading.litmus.name_of(item);
+    let Some(list) = line.reading.litmus.list(item) else {
+        let row = row(line, item)?;
+        let at = line.span();
+        if line.takes('+') {
+            return Err(line.reading.meaning(at, format!("`{name}` is a key: it has one row")));
+        }
+        return Ok(row.map_or(Value::None, Value::Version));
+    };
+    let [first, second] = list.members;
+    let first = row(line, first)?;
+    let at = line.span();
+    if !line.takes('+') {
+        let hint = Some("say both, as in `v0+none`".to_owned());
+        return Err(line.reading.error(Fault::Meaning, at, format!("`{name}` is a list: it has two rows"), hint));
+    }
+    Ok(Value::List([first, row(line, second)?]))
+}
+
+fn lists(line: &mut Line<'_, '_>) -> Result<Vec<ListDecl>, LitmusError> {
+    let mut lists: Vec<ListDecl> = Vec::new();
+    loop {
+        let litmus = &line.reading.litmus;
+        let taken: Vec<&str> = line.reading.names().chain(lists.iter().map(|l| l.name.as_str())).collect();
+        let (name, at) = line.new_name("key or list", &taken)?;
+        if litmus.lists.len() + lists.len() == LISTS_MAX {
+            return Err(line.reading.meaning(at, format!("too many lists: at most {LISTS_MAX}")));
+        }
+        line.mark('=')?;
+        let (cache, cache_at) = line.name("the name of a cache", &[])?;
+        line.mark('/')?;
+        let (hash, _) = line.number("a hash")?;
+        if !line.takes_word("of") {
+            return Err(line.expected("`of` and two keys", &["of"]));
+        }
+        let names: Vec<&str> = litmus.keys.iter().map(|k| k.name.as_str()).collect();
+        let first = line.name("a key", &names)?;
+        let second = line.name("a key", &names)?;
+        let members = [line.reading.key(first)?, line.reading.key(second)?];
+        let list = ListDecl { name: name.to_owned(), hash, members };
+        meaning::list(line.reading, &lists, &list, cache, [cache_at, first.1, second.1])?;
+        lists.push(list);
+        if !line.takes(',') {
+            line.done("`,` or the end of the line", &[])?;
+            return Ok(lists);
+        }
+    }
+}
+
+fn row(line: &mut Line<'_, '_>, key: usize) -> Result<Option<u32>, LitmusError> {
     let what = "`none` or a version such as `v0`";
     let (word, at) = line.name(what, &["none"])?;
     if word == "none" {
-        return Ok(Value::None);
+        return Ok(None);
     }
     let digits = word.strip_prefix('v').filter(|d| !d.is_empty() && d.chars().all(|c| c.is_ascii_digit()));
     let Some(digits) = digits else {
         line.at -= 1;
         return Err(line.expected(what, &["none"]));
     };
-    meaning::version(line.reading, key, digits.parse().ok(), at).map(Value::Version)
+    meaning::version(line.reading, key, digits.parse().ok(), at).map(Some)
 }

@@ -1,9 +1,9 @@
 //! Runs the programs of a litmus file over the code of one build, each operation watched.
 
 use super::{cache, thread};
-use crate::desk::{Desk, Levels};
+use crate::desk::{Answered, Desk, Levels};
 use crate::litmus::{Litmus, Op};
-use crate::refinement::{Change, EntryView, LocalView, PrivateView, Saw, SharedView, Sizes, Writer, names};
+use crate::refinement::{Change, EntryView, LocalView, Name, Names, PrivateView, Saw, SharedView, Sizes, Writer};
 use crate::rules::Rule;
 use cache::backend::{Backend, MemoryCatalog, MemorySession, WriteError};
 use catcache_model::coherence::Step;
@@ -14,6 +14,7 @@ pub struct Watch {
     desk: Arc<Desk>,
     me: u8,
     shared: cache::Shared,
+    names: Arc<Names>,
     broken: Option<Rule>,
 }
 
@@ -21,6 +22,7 @@ pub struct Watch {
 fn step(step: cache::Step, levels: Levels) -> Option<Step> {
     let counts = |level: cache::Level| match level {
         cache::Level::Stripe => true,
+        cache::Level::List => levels.lists,
         cache::Level::Catalog => levels.catalogs,
         cache::Level::Database => levels.databases,
     };
@@ -85,10 +87,6 @@ fn rule(rule: cache::Rule) -> Rule {
     crate::rules::each_rule!(same)
 }
 
-fn key_index(key: &cache::OwnedKey) -> u8 {
-    key.bytes.first().copied().unwrap_or(u8::MAX)
-}
-
 fn change(message: cache::Message) -> Change {
     match message {
         cache::Message::Row { database, cache, hash } => Change::Row(database, cache, hash),
@@ -97,29 +95,44 @@ fn change(message: cache::Message) -> Change {
     }
 }
 
-/// A row that no run could have written shows as a writer that doesn't exist, so that every comparison fails on it.
-fn writer(row: Option<&[u8]>) -> Option<Writer> {
-    row.map(|row| Writer::of(row).unwrap_or(Writer { backend: u8::MAX - 1, op: 0 }))
-}
-
 /// The shared state; all backends must be parked.
-fn view(shared: &cache::Shared, levels: Levels) -> SharedView {
+fn view(shared: &cache::Shared, levels: Levels, names: &Names) -> SharedView {
     let image = shared.peek();
+    let lists = image.lists.iter().filter(|_| levels.lists);
     let catalogs = image.catalogs.iter().filter(|_| levels.catalogs);
     let databases = image.databases.iter().filter(|_| levels.databases);
     SharedView {
         clock: image.clock,
-        stamps: image.stripes.iter().chain(catalogs).chain(databases).map(|s| (s.mark, s.open)).collect(),
+        stamps: image.stripes.iter().chain(lists).chain(catalogs).chain(databases).map(|s| (s.mark, s.open)).collect(),
         entries: image
             .entries
             .iter()
-            .map(|e| EntryView {
-                at: e.at.0,
-                key: key_index(&e.key),
-                writer: writer(e.row.as_deref()),
-                token: e.token,
-                linked: e.linked,
-                references: e.references,
+            .map(|e| {
+                let members = e.members.as_deref().unwrap_or_default();
+                let (key, [writer, second]) = match e.members {
+                    None => (names.key(&e.key.bytes), [Writer::shown(e.row.as_deref()), None]),
+                    Some(_) => {
+                        // A member that isn't there is one that is none of the list's.
+                        let member = |at: &cache::EntryAt| {
+                            let entry = image.entries.iter().find(|entry| entry.at == *at);
+                            let row =
+                                entry.and_then(|entry| Some((names.key(&entry.key.bytes), entry.row.as_deref()?)));
+                            row.unwrap_or((u8::MAX, &[]))
+                        };
+                        let list = names.list(&e.key.bytes);
+                        (list, names.members(list, members.iter().map(member)))
+                    }
+                };
+                EntryView {
+                    at: e.at.0,
+                    key,
+                    writer,
+                    second,
+                    members: members.iter().map(|at| at.0).collect(),
+                    token: e.token,
+                    linked: e.linked,
+                    references: e.references,
+                }
             })
             .collect(),
         ring_tail: image.ring_tail,
@@ -134,7 +147,7 @@ impl Watch {
     }
 
     fn view(&self) -> SharedView {
-        view(&self.shared, self.desk.levels())
+        view(&self.shared, self.desk.levels(), &self.names)
     }
 }
 
@@ -154,15 +167,20 @@ impl cache::Probe for Watch {
             return;
         }
         let image = image();
-        let local = image
-            .local
-            .iter()
-            .map(|l| LocalView {
-                key: key_index(&l.key),
-                entry: l.entry.map(|at| at.0),
-                writer: writer(l.row.as_deref()),
-            })
-            .collect();
+        let names = &self.names;
+        let rows = image.local.iter().map(|l| LocalView {
+            key: names.key(&l.key.bytes),
+            entry: l.entry.map(|at| at.0),
+            writer: Writer::shown(l.row.as_deref()),
+            second: None,
+        });
+        let lists = image.lists.iter().map(|l| {
+            let key = names.list(&l.key.bytes);
+            let members = l.members.iter().map(|(key, row)| (names.key(&key.bytes), &row[..]));
+            let [writer, second] = names.members(key, members);
+            LocalView { key, entry: l.entry.map(|at| at.0), writer, second }
+        });
+        let local = rows.chain(lists).collect();
         let dirty = image.dirty.into_iter().map(change).collect();
         self.desk.private(self.me, PrivateView { local, snapshot: image.snapshot, dirty });
     }
@@ -179,17 +197,15 @@ pub struct Actor {
     backend: Session,
     watch: Arc<Watch>,
     desk: Arc<Desk>,
-    names: Arc<[Name]>,
+    names: Arc<Names>,
     ops: Vec<Op>,
     me: u8,
 }
 
-/// Database, cache and hash.
-type Name = (u32, u8, u32);
-
-fn with_key<R>(names: &[Name], key: usize, use_it: impl FnOnce(&cache::Key<'_>) -> R) -> R {
-    let (database, cache, hash) = names[key];
-    use_it(&cache::Key { database, cache, hash, bytes: &[key as u8] })
+/// The key, or the partial key of a list.
+fn key(names: &Names, item: usize) -> cache::Key<'_> {
+    let Name { database, cache, hash, bytes } = &names.items[item];
+    cache::Key { database: *database, cache: *cache, hash: *hash, bytes }
 }
 
 /// Builds the world of a litmus file: a segment of these sizes, a catalog, and its backends, attached.
@@ -197,9 +213,10 @@ fn with_key<R>(names: &[Name], key: usize, use_it: impl FnOnce(&cache::Key<'_>) 
 /// # Errors
 /// What the code refused, in words.
 pub fn world(litmus: &Litmus, sizes: Sizes, desk: &Arc<Desk>, broken: Option<Rule>) -> Result<Vec<Actor>, String> {
-    let names: Arc<[Name]> = names(litmus).into();
+    let names = Arc::new(Names::new(litmus));
     let config = cache::Config {
         stripes: litmus.stripes,
+        lists: sizes.lists,
         catalogs: sizes.catalogs,
         databases: sizes.databases,
         ring: litmus.ring,
@@ -210,18 +227,23 @@ pub fn world(litmus: &Litmus, sizes: Sizes, desk: &Arc<Desk>, broken: Option<Rul
     let shared = cache::Shared::anonymous(&config).map_err(|e| e.to_string())?;
     let catalog = MemoryCatalog::new();
     for (k, decl) in litmus.keys.iter().enumerate() {
-        with_key(&names, k, |key| {
-            if !decl.absent {
-                catalog.fill(key, &Writer::FIRST.bytes());
-            }
-            if decl.toasted {
-                catalog.toast(key);
-            }
-        });
+        let key = key(&names, k);
+        if !decl.absent {
+            catalog.fill(&key, &Writer::FIRST.bytes());
+        }
+        if decl.toasted {
+            catalog.toast(&key);
+        }
     }
     let mut actors = Vec::new();
     for (me, decl) in litmus.backends.iter().enumerate() {
-        let watch = Arc::new(Watch { desk: Arc::clone(desk), me: me as u8, shared: shared.clone(), broken });
+        let watch = Arc::new(Watch {
+            desk: Arc::clone(desk),
+            me: me as u8,
+            shared: shared.clone(),
+            names: Arc::clone(&names),
+            broken,
+        });
         let session = catalog.session(Arc::clone(&watch));
         let mut backend =
             Backend::attach_with(&shared, decl.database, session, Arc::clone(&watch)).map_err(|e| e.to_string())?;
@@ -259,8 +281,14 @@ impl Actor {
         match self.ops[nth] {
             Op::Lookup(k) => {
                 let after = self.desk.asked();
-                let row = with_key(&names, k, |key| self.backend.lookup(key).map(writer).map_err(|e| e.to_string()))?;
-                self.desk.answered(self.me, k as u8, row, after);
+                let item = key(&names, k);
+                let [writer, second] = if names.is_list(k) {
+                    let rows = self.backend.list(&item).map_err(|e| e.to_string())?;
+                    names.members(k as u8, rows.map(|(key, row)| (names.key(key.bytes), row)))
+                } else {
+                    [self.backend.lookup(&item).map(Writer::shown).map_err(|e| e.to_string())?, None]
+                };
+                self.desk.answered(self.me, Answered { key: k as u8, writer, second, after });
             }
             Op::Accept => self.backend.accept(),
             Op::Begin => {
@@ -270,8 +298,10 @@ impl Actor {
             Op::Insert(k) | Op::Update(k) => self.write(nth, k, true)?,
             Op::Delete(k) => self.write(nth, k, false)?,
             Op::InPlace(k) => self.overwrite(nth, k)?,
-            Op::Rewrite(k) => self.write_all(nth, |key, named| (key.database, key.cache) == (named.0, named.1), k)?,
-            Op::DropDatabase(k) => self.write_all(nth, |key, named| key.database == named.0, k)?,
+            Op::Rewrite(k) => {
+                self.write_all(nth, |key, named| (key.database, key.cache) == (named.database, named.cache), k)?
+            }
+            Op::DropDatabase(k) => self.write_all(nth, |key, named| key.database == named.database, k)?,
             Op::CommandEnd => self.backend.command_end(),
             Op::SubBegin => self.backend.begin_sub().map_err(|e| e.to_string())?,
             Op::SubCommit => self.backend.commit_sub().map_err(|e| e.to_string())?,
@@ -292,7 +322,11 @@ impl Actor {
                 self.desk.done(self.me, true);
             }
             Op::Evict(k) => {
-                with_key(&names, k, |key| self.watch.shared.evict(&self.watch, key));
+                let item = key(&names, k);
+                match names.is_list(k) {
+                    true => self.watch.shared.evict_list(&self.watch, &item),
+                    false => self.watch.shared.evict(&self.watch, &item),
+                };
             }
         }
         Ok(())
@@ -305,10 +339,8 @@ impl Actor {
         self.desk.not_writing(self.me);
         self.desk.writing(self.me, k as u8, by);
         loop {
-            let done = with_key(&names, k, |key| {
-                if present { self.backend.put(key, &by.bytes()) } else { self.backend.delete(key) }
-            });
-            match done {
+            let key = key(&names, k);
+            match if present { self.backend.put(&key, &by.bytes()) } else { self.backend.delete(&key) } {
                 Ok(()) => return Ok(()),
                 Err(WriteError::Conflict(_)) => thread::yield_now(),
                 Err(e) => return Err(e.to_string()),
@@ -324,15 +356,16 @@ impl Actor {
         let by = Writer { backend: self.me, op: nth as u8 };
         self.desk.not_writing(self.me);
         self.desk.writing(self.me, k as u8, by);
-        while with_key(&names, k, |key| self.backend.overwrite(key, &by.bytes())).is_err() {
+        while self.backend.overwrite(&key(&names, k), &by.bytes()).is_err() {
             thread::yield_now();
         }
         Ok(())
     }
 
     /// As `write`, for every row of the catalog or the database of a key.
-    fn write_all(&mut self, nth: usize, of: impl Fn(&cache::Key<'_>, Name) -> bool, k: usize) -> Result<(), String> {
-        let named = self.names[k];
+    fn write_all(&mut self, nth: usize, of: impl Fn(&cache::Key<'_>, &Name) -> bool, k: usize) -> Result<(), String> {
+        let names = Arc::clone(&self.names);
+        let named = &names.items[k];
         let by = Writer { backend: self.me, op: nth as u8 };
         let drops = matches!(self.ops[nth], Op::DropDatabase(_));
         let (desk, me) = (Arc::clone(&self.desk), self.me);
@@ -341,7 +374,7 @@ impl Actor {
             let done = self.backend.catalog_mut().put_all(
                 |key| of(key, named),
                 |key, _| {
-                    desk.writing(me, key.bytes.first().copied().unwrap_or(u8::MAX), by);
+                    desk.writing(me, names.key(key.bytes), by);
                     (!drops).then(|| by.bytes().to_vec())
                 },
             );
@@ -351,8 +384,8 @@ impl Actor {
             }
         }
         let changed = match drops {
-            true => self.backend.changed_database(named.0),
-            false => self.backend.changed_catalog(named.0, named.1),
+            true => self.backend.changed_database(named.database),
+            false => self.backend.changed_catalog(named.database, named.cache),
         };
         changed.map_err(|e| e.to_string())
     }

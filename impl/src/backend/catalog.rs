@@ -11,6 +11,7 @@
 //!     subtransaction (see [`Subtransactions`]):  begin_sub → commit_sub, or abort_sub
 //! ```
 
+use super::list::Rows;
 use crate::key::Key;
 
 /// One backend's session with the host's catalog. It holds the state of the backend's transaction.
@@ -67,6 +68,23 @@ pub trait Catalog {
 
     /// Abort: forgets the changes and releases the locks. Called also for a transaction that changed nothing.
     fn undo(&mut self);
+}
+
+/// A catalog that can be searched by a part of the key: for lists (A37).
+pub trait PartialScans: Catalog {
+    /// Reads all rows whose keys begin with `partial`'s columns, as of `snapshot`, with the own changes of finished commands on
+    /// top, into `rows`, which is empty: each with the hash and the columns of its whole key. Otherwise as [`Catalog::scan`]; an
+    /// accept in the middle throws the result away if *any* row of the cache was changed (B03).
+    ///
+    /// # Errors
+    /// The host's; the lookup returns it, and nothing of the load is left behind.
+    fn scan_list(
+        &mut self,
+        partial: &Key<'_>,
+        snapshot: &Self::Snapshot,
+        rows: &mut Rows,
+        nested: &mut dyn Nested,
+    ) -> Result<(), Self::Error>;
 }
 
 /// A catalog whose transactions have subtransactions, as `SAVEPOINT` makes them. They nest; a commit or an abort of the

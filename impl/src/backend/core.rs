@@ -9,13 +9,14 @@
 
 use super::catalog::Nested;
 use super::dirty_set::DirtySet;
+use super::list::{List, Pieces, Rows};
 use super::local_view::{Entries, Kind, Local, LocalView};
 use super::ring::{Accepted, Ring};
 use super::{BackendStats, Invalidation, LOCAL_LIMIT_DEFAULT};
 use crate::error::Error;
 use crate::key::{Key, Packed};
 use crate::message::Message;
-use crate::probe::{EntryAt, LocalImage, PrivateImage, Probe, Rule};
+use crate::probe::{EntryAt, ListImage, LocalImage, PrivateImage, Probe, Rule};
 use crate::shared::{Publication, Reference, Shared, Token};
 use crate::sync::MODELLED;
 
@@ -25,10 +26,26 @@ pub(super) type Callback = Box<dyn FnMut(Invalidation) + Send>;
 /// The load that is running.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Running {
-    /// The row that is being loaded: what names it makes the load start again.
-    pub(super) row: Message,
-    /// It has been made.
+    database: u32,
+    cache: u8,
+    /// Of the row's key; `None`: a list, which every message of its cache names.
+    hash: Option<u32>,
+    /// A message has named it: it starts again.
     pub(super) doomed: bool,
+}
+
+impl Running {
+    pub(super) fn new(key: Packed<'_>) -> Running {
+        let hash = (!key.is_list()).then_some(key.hash);
+        Running { database: key.database(), cache: key.cache(), hash, doomed: false }
+    }
+
+    fn named_by(&self, message: Message) -> bool {
+        match (message, self.hash) {
+            (Message::Row { database, cache, .. }, None) => (database, cache) == (self.database, self.cache),
+            (message, hash) => message.names(self.database, self.cache, hash.unwrap_or(0)),
+        }
+    }
 }
 
 /// All of a backend but its catalog session: what a running scan may reach through [`Nested`].
@@ -38,6 +55,8 @@ pub(super) struct Core<P: Probe> {
     /// The database that the backend works in.
     pub(super) database: u32,
     pub(super) local: LocalView,
+    /// The local view's lists.
+    pub(super) lists: LocalView,
     pub(super) local_limit: u32,
     /// A bracket of more rows opens the stamps of their catalogs.
     pub(super) escalation: u32,
@@ -71,14 +90,6 @@ impl Entries for Shared {
     }
 }
 
-/// Does a message name the row of another?
-fn names(message: Message, row: Message) -> bool {
-    match row {
-        Message::Row { database, cache, hash } => message.names(database, cache, hash),
-        whole => message == whole,
-    }
-}
-
 impl<P: Probe> Nested for Core<P> {
     fn accept(&mut self) {
         Core::accept(self, false);
@@ -94,6 +105,7 @@ impl<P: Probe> Core<P> {
             probe,
             database,
             local: LocalView::new(),
+            lists: LocalView::new(),
             local_limit: LOCAL_LIMIT_DEFAULT,
             escalation,
             dirty: DirtySet::default(),
@@ -115,44 +127,84 @@ impl<P: Probe> Core<P> {
         }
     }
 
-    /// Has the own transaction changed what this key is of?
-    fn covers(&self, key: &Key<'_>) -> bool {
-        self.dirty.covers(key.into(), self.probe.keeps(Rule::CoverWholeCatalog))
+    /// The members of a list of the local view.
+    pub(super) fn list(&self, found: Local, partial: &Key<'_>) -> List<'_> {
+        match found.kind() {
+            Kind::Shared(reference) => List::shared(self.shared.members_of(reference)),
+            Kind::Private(index) => {
+                let rest = self.lists.private_row(index).unwrap_or_default();
+                List::private(Pieces { rest, database: partial.database, cache: partial.cache })
+            }
+        }
     }
 
-    /// Looks into the shared table, unless the transaction has changed the row's hash itself.
-    pub(super) fn find(&mut self, key: &Key<'_>) -> Option<Local> {
+    /// Has the own transaction changed what this key, or this list, is of?
+    fn covers(&self, key: Packed<'_>) -> bool {
+        if key.is_list() {
+            return self.probe.keeps(Rule::CoverLists) && self.dirty.covers_lists(key.database(), key.cache());
+        }
+        self.dirty.covers((&key.unpack()).into(), self.probe.keeps(Rule::CoverWholeCatalog))
+    }
+
+    /// Looks into the shared table, unless the transaction has changed the row's hash, or the list's cache, itself.
+    pub(super) fn find(&mut self, key: Packed<'_>) -> Option<Local> {
         if self.covers(key) && self.probe.keeps(Rule::ConsultDirtyAtProbe) {
             return None;
         }
-        let reference = self.shared.find(&self.probe, key)?;
+        let partial = key.unpack();
+        let found = match key.is_list() {
+            true => self.shared.find_list(&self.probe, &partial),
+            false => self.shared.find(&self.probe, &partial),
+        };
+        let reference = found?;
         self.stats.shared_hits += 1;
         Some(self.adopt(key, reference))
     }
 
     /// Takes over a reference to an entry that another load has published.
-    pub(super) fn adopt(&mut self, key: &Key<'_>, reference: Reference) -> Local {
+    fn adopt(&mut self, key: Packed<'_>, reference: Reference) -> Local {
         // A9: something that the held snapshot doesn't see has closed its bracket before this entry was found valid.
         if self.held.is_some_and(|token| reference.mark() > token.value())
             && self.probe.keeps(Rule::DropSnapshotOnNewerHit)
         {
             self.held = None;
         }
-        let local = self.local.insert_shared(&self.shared, key, reference.into_raw());
+        self.take_in(key, reference)
+    }
+
+    /// Puts a reference into the local view.
+    fn take_in(&mut self, key: Packed<'_>, reference: Reference) -> Local {
+        let view = if key.is_list() { &mut self.lists } else { &mut self.local };
+        let local = view.insert_shared(&self.shared, key, reference.into_raw());
         self.show();
         local
     }
 
     /// Publishes what a load has read, or keeps it for this backend alone.
-    pub(super) fn keep(&mut self, key: &Key<'_>, row: Option<&[u8]>, token: Token) -> Local {
+    pub(super) fn keep(&mut self, key: Packed<'_>, row: Option<&[u8]>, token: Token) -> Local {
+        let publish = |core: &Core<P>| core.shared.publish(&core.probe, &key.unpack(), row, token);
+        self.keep_by(key, publish, row)
+    }
+
+    /// Likewise, what a load of a list has read.
+    pub(super) fn keep_list(&mut self, key: Packed<'_>, rows: &Rows, token: Token) -> Local {
+        let partial = key.unpack();
+        let all = rows.of(partial.database, partial.cache);
+        self.keep_by(key, |core| core.shared.publish_list(&core.probe, &partial, all, token), Some(rows.bytes()))
+    }
+
+    fn keep_by(
+        &mut self,
+        key: Packed<'_>,
+        publish: impl FnOnce(&Core<P>) -> Publication,
+        private: Option<&[u8]>,
+    ) -> Local {
         let covered = self.covers(key) && self.probe.keeps(Rule::ConsultDirtyAtPublish);
         if !covered {
-            match self.shared.publish(&self.probe, key, row, token) {
+            match publish(self) {
                 Publication::Published(reference) => {
                     self.stats.published += 1;
-                    let local = self.local.insert_shared(&self.shared, key, reference.into_raw());
-                    self.show();
-                    return local;
+                    return self.take_in(key, reference);
                 }
                 Publication::Existing(reference) => {
                     self.stats.adopted += 1;
@@ -166,7 +218,8 @@ impl<P: Probe> Core<P> {
             }
         }
         self.stats.kept_private += 1;
-        let local = self.local.insert_private(&self.shared, key, row);
+        let view = if key.is_list() { &mut self.lists } else { &mut self.local };
+        let local = view.insert_private(&self.shared, key, private);
         self.show();
         local
     }
@@ -174,7 +227,7 @@ impl<P: Probe> Core<P> {
     /// Step Accept and what follows from it. `begin`: a transaction begins, which drops the snapshot in any case (A12).
     pub(super) fn accept(&mut self, begin: bool) {
         let accepted = self.ring.accept(&self.probe);
-        if accepted != Accepted::Nothing || begin || self.local.len() > self.local_limit {
+        if accepted != Accepted::Nothing || begin || self.local.len() + self.lists.len() > self.local_limit {
             self.obey(accepted, begin);
         }
     }
@@ -193,6 +246,7 @@ impl<P: Probe> Core<P> {
             self.stats.resets += 1;
             if self.probe.keeps(Rule::ResetDropsLocal) {
                 self.local.clear(&mut self.dropped);
+                self.lists.clear(&mut self.dropped);
             }
             if !self.probe.keeps(Rule::KeepDirtyOnReset) {
                 self.dirty.forget();
@@ -202,8 +256,8 @@ impl<P: Probe> Core<P> {
             self.drop_local(&messages);
         }
         if let Some(running) = &mut self.running
-            && (reset || messages.iter().any(|message| names(*message, running.row)))
-            && self.probe.keeps(Rule::DoomRunningLoad)
+            && (reset || messages.iter().any(|message| running.named_by(*message)))
+            && self.probe.keeps(if running.hash.is_some() { Rule::DoomRunningLoad } else { Rule::DoomRunningList })
         {
             running.doomed = true;
         }
@@ -211,7 +265,10 @@ impl<P: Probe> Core<P> {
         if begin || too_old {
             self.held = None;
         }
-        self.local.trim(&self.shared, self.local_limit, &mut self.dropped);
+        // Rows make room before lists do.
+        let limit = self.local_limit;
+        self.local.trim(&self.shared, limit.saturating_sub(self.lists.len()), &mut self.dropped);
+        self.lists.trim(&self.shared, limit.saturating_sub(self.local.len()), &mut self.dropped);
         self.show();
         self.release_dropped();
         if reset {
@@ -228,6 +285,10 @@ impl<P: Probe> Core<P> {
             if !kept {
                 self.local.drop_matching(&self.shared, *message, &mut self.dropped);
             }
+            if !kept && self.lists.len() > 0 && self.probe.keeps(Rule::DropListsOnAccept) {
+                let goes = |key: Key<'_>| message.of_catalog().names(key.database, key.cache, 0);
+                self.lists.drop_if(&self.shared, &mut self.dropped, goes);
+            }
         }
     }
 
@@ -236,7 +297,7 @@ impl<P: Probe> Core<P> {
         if MODELLED {
             // A fixed order keeps the model small. The references still hold, so the keys can be read.
             let shared = &self.shared;
-            self.dropped.sort_by_key(|&reference| std::cmp::Reverse(shared.key_of(reference)));
+            self.dropped.sort_by_key(|&raw| std::cmp::Reverse((shared.is_list(raw), shared.key_of(raw))));
         }
         // One by one off the list: a probe or a callback that unwinds leaves the rest to the next call.
         while let Some(reference) = self.dropped.pop() {
@@ -292,8 +353,20 @@ impl<P: Probe> Core<P> {
             })
             .collect();
         local.sort_by(|a, b| a.key.cmp(&b.key));
+        let list = |(hash, found): (u32, Local)| {
+            let key = self.lists.key_at(&self.shared, hash, found).to_owned();
+            let entry = match found.kind() {
+                Kind::Shared(reference) => Some(EntryAt(reference)),
+                Kind::Private(_) => None,
+            };
+            let members = self.list(found, &key.as_key()).map(|(key, row)| (key.to_owned(), row.to_vec())).collect();
+            ListImage { key, entry, members }
+        };
+        let mut lists: Vec<ListImage> = self.lists.iter().map(list).collect();
+        lists.sort_by(|a, b| a.key.cmp(&b.key));
         PrivateImage {
             local,
+            lists,
             snapshot: self.held.map(|token| token.value()),
             dirty: self.dirty.messages().collect(),
             ring_position: self.ring.position(),

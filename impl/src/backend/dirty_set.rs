@@ -42,6 +42,8 @@ struct Level {
     registered: HashMap<Message, u64, BuildHasherDefault<Mix>>,
     /// How many of them are about a whole catalog or database.
     whole: usize,
+    /// The databases and caches that they are about, each once; 256 caches at most.
+    caches: Vec<(u32, u8)>,
 }
 
 impl Level {
@@ -55,8 +57,20 @@ impl Level {
         has(row) || whole && self.whole > 0 && (has(catalog) || has(database))
     }
 
+    /// Is something of a cache's rows among them?
+    fn covers_lists(&self, database: u32, cache: u8) -> bool {
+        !self.messages.is_empty()
+            && (self.caches.contains(&(database, cache))
+                || self.whole > 0 && self.registered.contains_key(&Message::Database { database }))
+    }
+
     fn push(&mut self, message: Message) {
         self.messages.push(message);
+        if let Message::Row { database, cache, .. } | Message::Catalog { database, cache } = message
+            && !self.caches.contains(&(database, cache))
+        {
+            self.caches.push((database, cache));
+        }
         self.whole += usize::from(!matches!(message, Message::Row { .. }));
     }
 
@@ -91,6 +105,12 @@ impl DirtySet {
     /// before. O(depth of nesting). `whole` is false only where a harness breaks the rule.
     pub(super) fn covers(&self, row: Message, whole: bool) -> bool {
         self.inner.covers(row, whole) || self.outer.iter().any(|level| level.covers(row, whole))
+    }
+
+    /// Whether the transaction has changed any row that a list of this cache might have to show: a list is covered by any change
+    /// of its cache. O(caches changed).
+    pub(super) fn covers_lists(&self, database: u32, cache: u8) -> bool {
+        self.inner.covers_lists(database, cache) || self.outer.iter().any(|level| level.covers_lists(database, cache))
     }
 
     /// What the transaction has changed, level by level: within a level each once, in order of first registration.
@@ -269,7 +289,10 @@ mod tests {
     #[test]
     fn a_whole_catalog_covers_its_rows_until_its_level_goes() {
         let mut set = DirtySet::default();
+        assert!(!set.covers_lists(1, 7));
         set.begin_sub();
+        set.register(message(9));
+        assert!(set.covers_lists(1, 7) && !set.covers_lists(1, 8) && !set.covers_lists(2, 7));
         set.register(Message::Catalog { database: 1, cache: 7 });
         assert!(set.covers(message(1), true) && set.covers(message(2), true));
         assert!(!set.covers((2, 7, 1).into(), true) && !set.covers((1, 8, 1).into(), true));
@@ -280,8 +303,10 @@ mod tests {
         set.begin_sub();
         set.register(Message::Database { database: 2 });
         assert!(set.covers((2, 200, 9).into(), true));
+        assert!(set.covers_lists(2, 5) && set.covers_lists(1, 7));
         set.abort_sub();
         assert!(!set.covers((2, 200, 9).into(), true) && set.covers(message(3), true));
+        assert!(!set.covers_lists(2, 5) && set.covers_lists(1, 7));
     }
 
     #[test]

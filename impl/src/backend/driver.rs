@@ -4,8 +4,9 @@
 //! Here the catalog session meets the rest of the backend ([`Core`]).
 
 use super::core::{Core, Running};
+use super::list::{List, Rows};
 use super::local_view::Local;
-use super::{Catalog, CommitError, LookupError, Subtransactions};
+use super::{Catalog, CommitError, LookupError, Nested, PartialScans, Subtransactions};
 use crate::error::Error;
 use crate::key::{Key, Packed};
 use crate::message::Message;
@@ -21,8 +22,10 @@ pub(super) struct Driver<C: Catalog, P: Probe> {
     pub(super) catalog: C,
     /// See [`Core::held`].
     pub(super) snapshot: Option<C::Snapshot>,
-    /// The row that is being loaded.
+    /// A buffer for the row that is being loaded.
     pub(super) row: Vec<u8>,
+    /// A buffer for the rows of the list that is being loaded.
+    pub(super) rows: Rows,
 }
 
 impl<C: Catalog, P: Probe> Driver<C, P> {
@@ -36,41 +39,64 @@ impl<C: Catalog, P: Probe> Driver<C, P> {
         hash: u32,
         bytes: &[u8],
     ) -> Result<Option<&[u8]>, LookupError<C::Error>> {
-        let key = &Packed { name, hash, bytes }.unpack();
-        if let Some(found) = self.core.local.find(&self.core.shared, key) {
+        let packed = Packed { name, hash, bytes };
+        if let Some(found) = self.core.local.find(&self.core.shared, packed) {
             self.core.probe.before(Step::LocalHit);
             let row = self.core.row(found);
             self.core.probe.took(Step::LocalHit, Seen::Row { present: row.is_some() });
             return Ok(row);
         }
-        self.core.stats.misses += 1;
-        let own = self.core.database;
-        if key.database != own && key.database != 0 {
-            return Err(LookupError::ForeignDatabase { asked: key.database, own });
-        }
-        if self.core.probe.keeps(Rule::AcceptBeforeProbe) {
-            self.accept();
-        }
-        let found = match self.core.find(key) {
+        let found = match self.miss(packed)? {
             Some(found) => found,
-            None => self.load(key).map_err(LookupError::Catalog)?,
+            None => self.load(packed).map_err(LookupError::Catalog)?,
         };
         self.drop_stale_snapshot();
         Ok(self.core.row(found))
     }
 
+    /// What is not in the local view: accept, then look into the shared table.
+    fn miss(&mut self, key: Packed<'_>) -> Result<Option<Local>, LookupError<C::Error>> {
+        self.core.stats.misses += 1;
+        let (asked, own) = (key.database(), self.core.database);
+        if asked != own && asked != 0 {
+            return Err(LookupError::ForeignDatabase { asked, own });
+        }
+        if self.core.probe.keeps(Rule::AcceptBeforeProbe) {
+            self.accept();
+        }
+        Ok(self.core.find(key))
+    }
+
     /// Reads the row from the catalog, publishes it if that is allowed, and puts it into the local view.
-    fn load(&mut self, key: &Key<'_>) -> Result<Local, C::Error> {
-        let row = Message::from(key);
+    fn load(&mut self, packed: Packed<'_>) -> Result<Local, C::Error> {
+        let key = packed.unpack();
+        let mut row = std::mem::take(&mut self.row);
+        let scanned = self.scan(packed, |catalog, snapshot, nested| {
+            row.clear();
+            catalog.scan(&key, snapshot, &mut row, nested)
+        });
+        let (present, token) = scanned?;
+        let local = self.core.keep(packed, present.then_some(&row[..]), token);
+        if row.capacity() <= ROW_BUFFER_MAX {
+            self.row = row;
+        }
+        Ok(local)
+    }
+
+    /// Scans until a scan was not doomed; what it answered, and the token of its snapshot.
+    fn scan<R>(
+        &mut self,
+        key: Packed<'_>,
+        mut scan: impl FnMut(&mut C, &C::Snapshot, &mut dyn Nested) -> Result<R, C::Error>,
+    ) -> Result<(R, Token), C::Error> {
         loop {
             let (token, snapshot) = self.hold_snapshot()?;
-            self.core.running = Some(Running { row, doomed: false });
+            self.core.running = Some(Running::new(key));
             self.core.stats.scans += 1;
-            self.row.clear();
-            let present = self.catalog.scan(key, &snapshot, &mut self.row, &mut self.core);
+            let scanned = scan(&mut self.catalog, &snapshot, &mut self.core);
             let doomed = self.core.running.take().is_some_and(|running| running.doomed);
-            let present = match present {
-                Ok(present) => present,
+            let scanned = match scanned {
+                Ok(scanned) => scanned,
                 Err(error) => {
                     self.core.held = None;
                     self.core.show();
@@ -81,15 +107,10 @@ impl<C: Catalog, P: Probe> Driver<C, P> {
             if self.core.held.is_some() {
                 self.snapshot = Some(snapshot);
             }
-            if doomed {
-                self.core.stats.restarts += 1;
-                continue;
+            if !doomed {
+                return Ok((scanned, token));
             }
-            let local = self.core.keep(key, present.then_some(&self.row[..]), token);
-            if self.row.capacity() > ROW_BUFFER_MAX {
-                self.row = Vec::new();
-            }
-            return Ok(local);
+            self.core.stats.restarts += 1;
         }
     }
 
@@ -235,6 +256,46 @@ impl<C: Catalog, P: Probe> Driver<C, P> {
         self.core.release_dropped();
         self.core.call_back(&changed);
         self.drop_stale_snapshot();
+    }
+}
+
+impl<C: PartialScans, P: Probe> Driver<C, P> {
+    /// See [`Backend::list`](super::Backend::list).
+    pub(super) fn list(&mut self, partial: &Key<'_>) -> Result<List<'_>, LookupError<C::Error>> {
+        let key = Packed::list(partial);
+        self.core.stats.lookups += 1;
+        let found = match self.core.lists.find(&self.core.shared, key) {
+            Some(found) => {
+                self.core.probe.before(Step::LocalHit);
+                self.core.probe.took(Step::LocalHit, Seen::Row { present: true });
+                found
+            }
+            None => {
+                let found = match self.miss(key)? {
+                    Some(found) => found,
+                    None => self.load_list(key).map_err(LookupError::Catalog)?,
+                };
+                self.drop_stale_snapshot();
+                found
+            }
+        };
+        Ok(self.core.list(found, partial))
+    }
+
+    /// As [`Driver::load`], for all rows of a partial key.
+    fn load_list(&mut self, key: Packed<'_>) -> Result<Local, C::Error> {
+        let partial = key.unpack();
+        let mut rows = std::mem::take(&mut self.rows);
+        let scanned = self.scan(key, |catalog, snapshot, nested| {
+            rows.clear();
+            catalog.scan_list(&partial, snapshot, &mut rows, nested)
+        });
+        let ((), token) = scanned?;
+        let local = self.core.keep_list(key, &rows, token);
+        if rows.capacity() <= ROW_BUFFER_MAX {
+            self.rows = rows;
+        }
+        Ok(local)
     }
 }
 

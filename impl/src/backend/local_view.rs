@@ -189,14 +189,14 @@ impl LocalView {
     }
 
     /// The entry of `key`, if it is in the view: whatever may come, collisions and private entries too.
-    pub(super) fn find(&self, entries: &impl Entries, key: &Key<'_>) -> Option<Local> {
+    pub(super) fn find(&self, entries: &impl Entries, key: Packed<'_>) -> Option<Local> {
         let mut at = self.home(key.hash);
         loop {
             let slot = self.slots[at & self.mask()];
             let local = local_of(slot)?;
             if hash_of(slot) == key.hash {
                 let found = match local.kind() {
-                    Kind::Shared(reference) => entries.row_if(reference, Packed::new(key)).is_some(),
+                    Kind::Shared(reference) => entries.row_if(reference, key).is_some(),
                     Kind::Private(index) => self.is_private(index, key),
                 };
                 if found {
@@ -207,9 +207,9 @@ impl LocalView {
         }
     }
 
-    fn is_private(&self, index: u32, key: &Key<'_>) -> bool {
+    fn is_private(&self, index: u32, key: Packed<'_>) -> bool {
         let entry = self.private_at(index);
-        entry.database == key.database && entry.cache == key.cache && *entry.key == *key.bytes
+        entry.database == key.database() && entry.cache == key.cache() && *entry.key == *key.bytes
     }
 
     /// The private entry at `index`. L4: a slot names it, so it is there.
@@ -239,7 +239,7 @@ impl LocalView {
     }
 
     /// Takes over one reference to the shared entry of `key`, which is not in the view. Amortised O(1).
-    pub(super) fn insert_shared(&mut self, entries: &impl Entries, key: &Key<'_>, reference: u32) -> Local {
+    pub(super) fn insert_shared(&mut self, entries: &impl Entries, key: Packed<'_>, reference: u32) -> Local {
         debug_assert!(self.find(entries, key).is_none(), "L1: the key is in the view already");
         let local = Local::shared(reference);
         self.insert(key.hash, local);
@@ -247,11 +247,11 @@ impl LocalView {
     }
 
     /// Keeps a row for this backend alone. Amortised O(1).
-    pub(super) fn insert_private(&mut self, entries: &impl Entries, key: &Key<'_>, row: Option<&[u8]>) -> Local {
+    pub(super) fn insert_private(&mut self, entries: &impl Entries, key: Packed<'_>, row: Option<&[u8]>) -> Local {
         debug_assert!(self.find(entries, key).is_none(), "L1: the key is in the view already");
         let entry = Some(Box::new(Private {
-            database: key.database,
-            cache: key.cache,
+            database: key.database(),
+            cache: key.cache(),
             key: key.bytes.into(),
             row: row.map(Into::into),
         }));
@@ -348,11 +348,7 @@ impl LocalView {
     /// impossible here, misses too (L2). O(length of the hash's run); O(slots) for a whole catalog or database.
     pub(super) fn drop_matching(&mut self, entries: &impl Entries, message: Message, dropped: &mut Vec<u32>) {
         let Message::Row { database, cache, hash } = message else {
-            self.sweep(dropped, |view, local| {
-                let key = view.key_at(entries, 0, local);
-                message.names(key.database, key.cache, key.hash)
-            });
-            self.shrink();
+            self.drop_if(entries, dropped, |key| message.names(key.database, key.cache, key.hash));
             return;
         };
         let mask = self.mask();
@@ -370,6 +366,12 @@ impl LocalView {
             }
             at = (at + 1) & mask;
         }
+    }
+
+    /// Drops the entries whose key `goes` says; the hash of a private one is 0 there. O(slots).
+    pub(super) fn drop_if(&mut self, entries: &impl Entries, dropped: &mut Vec<u32>, goes: impl Fn(Key<'_>) -> bool) {
+        self.sweep(dropped, |view, local| goes(view.key_at(entries, 0, local)));
+        self.shrink();
     }
 
     /// Drops everything. O(slots).
@@ -469,7 +471,7 @@ mod tests {
         assert_eq!(view.iter().count(), reference.len());
         assert!(view.len() as usize * 8 <= view.slots.len() * 5, "L3");
         for n in 1..=segment.0.len() as u32 {
-            let found = view.find(segment, &segment.key_of(n));
+            let found = view.find(segment, Packed::new(&segment.key_of(n)));
             match reference.get(&n) {
                 None => assert_eq!(found, None, "entry {n} must not be found"),
                 Some(None) => {
@@ -504,10 +506,10 @@ mod tests {
                     if let std::collections::btree_map::Entry::Vacant(vacant) = reference.entry(n) {
                         if random.below(4) == 0 {
                             let row = round.to_le_bytes().to_vec();
-                            view.insert_private(&segment, &key, Some(&row));
+                            view.insert_private(&segment, Packed::new(&key), Some(&row));
                             vacant.insert(Some(row));
                         } else {
-                            view.insert_shared(&segment, &key, n);
+                            view.insert_shared(&segment, Packed::new(&key), n);
                             vacant.insert(None);
                         }
                     }
@@ -587,11 +589,11 @@ mod tests {
         let segment = Segment((0..32u32).map(|n| (1, 0, n, Vec::new())).collect());
         let mut view = LocalView::new();
         for n in 1..=32 {
-            view.insert_shared(&segment, &segment.key_of(n), n);
+            view.insert_shared(&segment, Packed::new(&segment.key_of(n)), n);
         }
         let mut first = Vec::new();
         view.trim(&segment, 31, &mut first);
-        view.insert_shared(&segment, &segment.key_of(first[0]), first[0]);
+        view.insert_shared(&segment, Packed::new(&segment.key_of(first[0])), first[0]);
         let mut second = Vec::new();
         view.trim(&segment, 31, &mut second);
         assert_ne!(first, second);

@@ -21,7 +21,8 @@
 //!   done to the key before: undoing it is putting that back.
 
 use super::Backend;
-use super::catalog::{Catalog, Nested, Subtransactions};
+use super::catalog::{Catalog, Nested, PartialScans, Subtransactions};
+use super::list::Rows;
 use crate::error::Error;
 use crate::key::{Key, OwnedKey};
 use crate::probe::{Probe, Seen, Step};
@@ -405,6 +406,42 @@ impl<P: Probe> MemorySession<P> {
     fn forget(&mut self, store: &mut Store) {
         self.subs.clear();
         store.unlock(self.session, std::mem::take(&mut self.changes).into_keys());
+    }
+}
+
+impl<P: Probe> PartialScans for MemorySession<P> {
+    /// The rows whose keys begin with the bytes of `partial`, in the order of their keys. It accepts messages, once, if one of the
+    /// keys was toasted. One step Scan. O(rows of the cache).
+    fn scan_list(
+        &mut self,
+        partial: &Key<'_>,
+        snapshot: &MemorySnapshot,
+        rows: &mut Rows,
+        nested: &mut dyn Nested,
+    ) -> Result<(), MemoryError> {
+        self.probe.before(Step::Scan);
+        let store = self.catalog.store.lock();
+        let of_cache = |key: &&OwnedKey| (key.database, key.cache) == (partial.database, partial.cache);
+        // From the first key of the cache on.
+        let from = OwnedKey { database: partial.database, cache: partial.cache, hash: 0, bytes: Box::default() };
+        let mut toasted = false;
+        for (key, record) in store.records.range(from..).take_while(|(key, _)| of_cache(key)) {
+            if !key.bytes.starts_with(partial.bytes) {
+                continue;
+            }
+            toasted |= record.toasted;
+            // The keys that the transaction has changed are locked, so their records are there.
+            let own = self.changes.get(key).and_then(|change| change.finished.clone());
+            if let Some(row) = own.unwrap_or_else(|| record.as_of(*snapshot.sequence)) {
+                rows.push(key.hash, &key.bytes, &row);
+            }
+        }
+        self.probe.took(Step::Scan, Seen::Row { present: true });
+        drop(store);
+        if toasted {
+            nested.accept();
+        }
+        Ok(())
     }
 }
 

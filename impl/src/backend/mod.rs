@@ -17,6 +17,7 @@
 //!
 //! | file | idea |
 //! | --- | --- |
+//! | `list` | the rows of a partial key (A37) |
 //! | `local_view` | what this backend has used, stable between two accepts (A7) |
 //! | `dirty_set` | what its transaction has changed (A23 to A27) |
 //! | `ring` | how it hears of what the others have changed (A48 to A51) |
@@ -78,6 +79,7 @@ pub mod catalog;
 mod core;
 mod dirty_set;
 mod driver;
+mod list;
 mod local_view;
 pub mod memory_catalog;
 mod ring;
@@ -93,7 +95,8 @@ use driver::Driver;
 use ring::Ring;
 use std::fmt;
 
-pub use catalog::{Catalog, Nested, Subtransactions};
+pub use catalog::{Catalog, Nested, PartialScans, Subtransactions};
+pub use list::{List, Rows};
 pub use memory_catalog::{Conflict, MemoryCatalog, MemoryError, MemorySession, MemorySnapshot, WriteError};
 
 /// How many entries a local view may keep at an accept, unless [`Backend::set_local_limit`] says otherwise.
@@ -164,9 +167,11 @@ pub struct BackendStats {
     pub messages: u64,
     /// Resets: so often the backend had fallen too far behind.
     pub resets: u64,
-    /// Entries in the local view.
+    /// Entries in the local view, lists not counted.
     pub local_entries: u32,
-    /// Private ones among them.
+    /// Lists in the local view.
+    pub local_lists: u32,
+    /// Private ones among both.
     pub private_entries: u32,
     /// Bytes of the local view's table, private rows not counted.
     pub local_bytes: u64,
@@ -211,7 +216,10 @@ impl<C: Catalog, P: Probe> Backend<C, P> {
     /// [`Error::TooManyBackends`] when all slots of the segment are in use.
     pub fn attach_with(shared: &Shared, database: u32, catalog: C, probe: P) -> Result<Backend<C, P>, Error> {
         let core = Core::new(Ring::join(shared)?, shared.clone(), database, probe);
-        Ok(Backend { shared: shared.clone(), driver: Driver { core, catalog, snapshot: None, row: Vec::new() } })
+        Ok(Backend {
+            shared: shared.clone(),
+            driver: Driver { core, catalog, snapshot: None, row: Vec::new(), rows: Rows::default() },
+        })
     }
 
     /// The row of `key`, or `None` if there is none (a negative answer is cached as well, A35). The row is not copied: it
@@ -367,10 +375,23 @@ impl<C: Catalog, P: Probe> Backend<C, P> {
     pub fn stats(&self) -> BackendStats {
         BackendStats {
             local_entries: self.driver.core.local.len(),
-            private_entries: self.driver.core.local.private_len(),
-            local_bytes: self.driver.core.local.table_bytes() as u64,
+            local_lists: self.driver.core.lists.len(),
+            private_entries: self.driver.core.local.private_len() + self.driver.core.lists.private_len(),
+            local_bytes: (self.driver.core.local.table_bytes() + self.driver.core.lists.table_bytes()) as u64,
             ..self.driver.core.stats
         }
+    }
+}
+
+impl<C: PartialScans, P: Probe> Backend<C, P> {
+    /// The rows of a partial key, with their whole keys (A37): `partial` has the leading columns, and a hash of them. As
+    /// [`Backend::lookup`]; any change of the cache takes a list out of the local view and makes it invalid in the shared table
+    /// (A28), and a transaction that has changed the cache builds its lists for itself. An empty list is an answer as well.
+    ///
+    /// # Errors
+    /// As [`Backend::lookup`].
+    pub fn list(&mut self, partial: &Key<'_>) -> Result<List<'_>, LookupError<C::Error>> {
+        self.driver.list(partial)
     }
 }
 
@@ -413,8 +434,9 @@ impl<C: Catalog, P: Probe> Drop for Backend<C, P> {
         if self.driver.core.in_transaction {
             self.driver.undo();
         }
-        let Core { local, dropped, .. } = &mut self.driver.core;
+        let Core { local, lists, dropped, .. } = &mut self.driver.core;
         local.clear(dropped);
+        lists.clear(dropped);
         self.driver.core.release_dropped();
     }
 }

@@ -1,6 +1,8 @@
 //! Scenarios of the backend layer, one for each contract statement that it alone is answerable for. All are scripted in
 //! one thread, so each shows one interleaving; the conformance suite shows the others.
 
+mod lists;
+
 use super::*;
 use crate::shared::{Config, Uniform};
 use crate::sync::{Arc, Mutex, thread};
@@ -671,7 +673,7 @@ impl Probe for Trace {
 /// The order of the protocol's steps, as the model has it.
 #[test]
 fn the_steps_are_in_the_protocols_order() {
-    use crate::probe::Level::{self, Database, Stripe};
+    use crate::probe::Level::{self, Database, List, Stripe};
     use Step::*;
     let world = World::new();
     let trace = Trace::default();
@@ -691,7 +693,8 @@ fn the_steps_are_in_the_protocols_order() {
     see(&mut backend, &K1);
     assert_eq!(steps(), [Accept, Token, Snapshot, Scan]);
     backend.commit().unwrap();
-    assert_eq!(steps(), [Log, Open(Stripe), Visible, Advance, Close(Stripe), Send, Unlock]);
+    let (open, close) = ([Open(Stripe), Open(List)], [Close(Stripe), Close(List)]);
+    assert_eq!(steps(), [&[Log][..], &open, &[Visible, Advance], &close, &[Send, Unlock]].concat());
     backend.begin().unwrap();
     backend.put(&K3, b"v1").unwrap();
     backend.abort().unwrap();

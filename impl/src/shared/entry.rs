@@ -4,9 +4,9 @@
 //! unit 0  word    bit 63 LINKED, bit 62 HOT, bits 0..=31 references
 //! unit 1  token   bits 0..=47 token, bits 48..=56 length of the key
 //! unit 2  chain   bits 32..=63 hash, bits 0..=31 next entry of the chain (0: none)
-//! unit 3  name    bits 32..=63 database, bits 24..=31 cache, bits 0..=16 length of the row plus one (0: no row)
+//! unit 3  name    bits 32..=63 database, bits 24..=31 cache, bit 23 a list, bits 0..=16 length of the row plus one (0: no row)
 //! unit 4  key     padded to units
-//!         row
+//!         row; of a list, the places of its members, four bytes each
 //! ```
 //!
 //! **Invariants.**
@@ -19,11 +19,13 @@
 //! * E4: key, row, token and name are written before the entry is linked, and by nobody afterwards until the slot is freed.
 //!   So who holds a reference may read them without a lock.
 //!
+//! * E5: a list holds a reference to each of its members, from before it is linked until it is on its way to the slab.
+//!
 //! A free slot has a word of 0, and the slab's link in unit 1.
 
 use super::arena::Arena;
 use super::segment::{At, ENTRY_HEADER, ROW_BYTES_MAX, UNIT_BYTES};
-use crate::key::{Key, Packed, name_of};
+use crate::key::{Key, Packed};
 use crate::sync::Ordering;
 
 pub(crate) const WORD: u32 = 0;
@@ -118,9 +120,16 @@ impl Chain {
 struct Name(u64);
 
 impl Name {
-    fn new(database: u32, cache: u8, row_bytes: Option<usize>) -> Name {
+    /// Of a key's or a list's `name`.
+    fn new(name: u64, row_bytes: Option<usize>) -> Name {
         let row = row_bytes.map_or(0, |bytes| bytes as u64 + 1);
-        Name(name_of(database, cache) | row)
+        Name(name | row)
+    }
+
+    /// The name without the length: what a [`Packed`] has.
+    #[inline]
+    fn of(self) -> u64 {
+        self.0 & !ROW_FIELD
     }
 
     #[inline]
@@ -134,8 +143,13 @@ impl Name {
     }
 
     #[inline]
+    fn is_list(self) -> bool {
+        Packed { name: self.of(), hash: 0, bytes: &[] }.is_list()
+    }
+
+    #[inline]
     fn row_bytes(self) -> Option<usize> {
-        (self.0 as usize & 0x00ff_ffff).checked_sub(1)
+        ((self.0 & ROW_FIELD) as usize).checked_sub(1)
     }
 
     /// The row's length plus one, 0 for no row, if `name` is that of database and cache. One comparison, which refuses a length
@@ -144,12 +158,6 @@ impl Name {
     fn row_field_if(self, name: u64) -> Option<u32> {
         let rest = self.0 ^ name;
         (rest <= ROW_FIELD).then_some(rest as u32)
-    }
-
-    /// Database and cache alone.
-    #[inline]
-    fn of(self) -> u64 {
-        self.0 >> 24
     }
 }
 
@@ -174,9 +182,9 @@ impl<'a> Entry<'a> {
     }
 
     /// Fills an owned slot (E4). The chain's unit is left to [`Entry::set_chain`].
-    pub(crate) fn fill(self, key: &Key<'_>, row: Option<&[u8]>, token: u64) {
+    pub(crate) fn fill(self, key: Packed<'_>, row: Option<&[u8]>, token: u64) {
         self.arena.set(self.at + TOKEN, TokenUnit::new(token, key.bytes.len()).0);
-        self.arena.set(self.at + NAME, Name::new(key.database, key.cache, row.map(<[u8]>::len)).0);
+        self.arena.set(self.at + NAME, Name::new(key.name, row.map(<[u8]>::len)).0);
         let key_at = self.at + ENTRY_HEADER;
         self.arena.write(key_at, key.bytes);
         if let Some(row) = row {
@@ -199,9 +207,9 @@ impl<'a> Entry<'a> {
 
     /// Does the entry bear this key? The hash has been compared with the chain's.
     #[inline]
-    pub(crate) fn bears(self, key: &Key<'_>) -> bool {
+    pub(crate) fn bears(self, key: Packed<'_>) -> bool {
         let name = Name(self.arena.get(self.at + NAME));
-        if name.of() != Name::new(key.database, key.cache, None).of() {
+        if name.of() != key.name {
             return false;
         }
         let bytes = TokenUnit(self.arena.get(self.at + TOKEN)).key_bytes();
@@ -221,6 +229,30 @@ impl<'a> Entry<'a> {
         }
     }
 
+    /// Is it a list? Legal as for [`Entry::key`].
+    pub(crate) fn is_list(self) -> bool {
+        Name(self.arena.get(self.at + NAME)).is_list()
+    }
+
+    /// Where the members of a list lie; of another entry, nothing. Legal while the entry is referenced.
+    pub(crate) fn places(self) -> std::slice::Iter<'a, Place> {
+        let places = if self.is_list() { self.row() } else { None };
+        places.unwrap_or_default().as_chunks().0.iter()
+    }
+
+    /// Likewise, of an entry that nobody finds or refers to any more and whose slot is not yet given back: it is owned (E3).
+    pub(crate) fn places_owned(self) -> std::slice::Iter<'a, Place> {
+        let name = Name(self.arena.get_owned(self.at + NAME));
+        let places = match name.row_bytes() {
+            Some(bytes) if name.is_list() => {
+                let key_bytes = TokenUnit(self.arena.get_owned(self.at + TOKEN)).key_bytes();
+                self.arena.read_owned(self.at + (ENTRY_HEADER + units(key_bytes)), bytes)
+            }
+            _ => &[],
+        };
+        places.as_chunks().0.iter()
+    }
+
     /// The hash, which never changes while the entry lives, although its unit does: the link beside it is rewritten under
     /// the partition's lock.
     #[inline]
@@ -228,11 +260,11 @@ impl<'a> Entry<'a> {
         Chain(self.arena.hint(self.at + CHAIN)).hash()
     }
 
-    /// (database, cache, hash, token), whoever may be writing them: a hint.
-    pub(crate) fn stamped(self) -> (u32, u8, u32, u64) {
-        let name = Name(self.arena.hint(self.at + NAME));
+    /// What its stamps follow from, and the token, whoever may be writing them: a hint.
+    pub(crate) fn stamped(self) -> (Packed<'static>, u64) {
+        let name = Name(self.arena.hint(self.at + NAME)).of();
         let token = TokenUnit(self.arena.hint(self.at + TOKEN)).token();
-        (name.database(), name.cache(), self.hash_unlocked(), token)
+        (Packed { name, hash: self.hash_unlocked(), bytes: &[] }, token)
     }
 
     /// The row. Legal while the entry is referenced.
@@ -344,8 +376,8 @@ impl<'a> Entry<'a> {
         Word(self.arena.peek_word(self.at + WORD))
     }
 
-    /// Key, row and token while everybody is parked.
-    pub(crate) fn peek_content(self) -> (crate::key::OwnedKey, Option<Vec<u8>>, u64) {
+    /// What it holds, while everybody is parked.
+    pub(crate) fn peek_content(self) -> Content {
         let name = Name(self.arena.peek(self.at + NAME));
         let token = TokenUnit(self.arena.peek(self.at + TOKEN));
         let key_at = self.at + ENTRY_HEADER;
@@ -356,8 +388,33 @@ impl<'a> Entry<'a> {
             bytes: self.arena.peek_bytes(key_at, token.key_bytes()).into(),
         };
         let row_at = key_at + units(token.key_bytes());
-        (key, name.row_bytes().map(|bytes| self.arena.peek_bytes(row_at, bytes)), token.token())
+        let row = name.row_bytes().map(|bytes| self.arena.peek_bytes(row_at, bytes));
+        let (row, members) = if name.is_list() { (None, row) } else { (row, None) };
+        let places = |bytes: Vec<u8>| bytes.as_chunks().0.iter().map(|place| at(*place)).collect();
+        Content { key, row, members: members.map(places), token: token.token() }
     }
+}
+
+/// Where a member of a list lies, as the list has it.
+pub(crate) type Place = [u8; 4];
+
+/// The place itself.
+pub(crate) fn at(place: Place) -> At {
+    At(u32::from_ne_bytes(place))
+}
+
+/// A place, as a list has it.
+pub(crate) fn place(at: At) -> Place {
+    at.0.to_ne_bytes()
+}
+
+/// What an entry holds.
+pub(crate) struct Content {
+    pub(crate) key: crate::key::OwnedKey,
+    pub(crate) row: Option<Vec<u8>>,
+    /// Of a list, where its members lie.
+    pub(crate) members: Option<Vec<At>>,
+    pub(crate) token: u64,
 }
 
 fn units(bytes: usize) -> u32 {
@@ -383,7 +440,7 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KEY_BYTES_MAX;
+    use crate::key::{KEY_BYTES_MAX, name_of};
 
     /// Every length up to 40, every position of a difference.
     #[test]
@@ -412,7 +469,7 @@ mod tests {
         for database in [0, 5, u32::MAX] {
             for cache in [0, u8::MAX] {
                 for row in [None, Some(0), Some(1), Some(ROW_BYTES_MAX)] {
-                    let unit = Name::new(database, cache, row);
+                    let unit = Name::new(name_of(database, cache), row);
                     assert_eq!((unit.database(), unit.cache(), unit.row_bytes()), (database, cache, row));
                 }
             }
@@ -423,7 +480,8 @@ mod tests {
     #[test]
     fn a_name_is_met_only_by_database_and_cache() {
         for row in [None, Some(0), Some(1), Some(ROW_BYTES_MAX)] {
-            let (unit, name) = (Name::new(5, 7, row), name_of(5, 7));
+            let (unit, name) = (Name::new(name_of(5, 7), row), name_of(5, 7));
+            assert_eq!(unit.of(), name);
             assert_eq!(unit.row_field_if(name), Some(row.map_or(0, |bytes| bytes as u32 + 1)));
             for bit in 17..64 {
                 assert_eq!(Name(unit.0 ^ 1 << bit).row_field_if(name), None, "bit {bit}");

@@ -121,6 +121,35 @@ impl Reference {
     }
 }
 
+/// The members of a list, key and row: where they lie in the segment, nothing is copied.
+#[derive(Clone)]
+pub struct Members<'a> {
+    shared: &'a Shared,
+    places: std::slice::Iter<'a, entry::Place>,
+}
+
+impl std::fmt::Debug for Members<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Members").finish_non_exhaustive()
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (Key<'a>, &'a [u8]);
+
+    fn next(&mut self) -> Option<(Key<'a>, &'a [u8])> {
+        // A member has a row: only what a scan has found is published with a list.
+        let member = self.shared.table.entry(entry::at(*self.places.next()?));
+        Some((member.key(), member.row().unwrap_or_default()))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.places.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Members<'_> {}
+
 /// What became of a load.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Publication {
@@ -225,7 +254,7 @@ impl Shared {
     /// valid, or the lock was not to be had). An invalid entry is unlinked (Unlink, Free). Allocates nothing. O(1) on average.
     #[inline]
     pub fn find<P: Probe>(&self, probe: &P, key: &Key<'_>) -> Option<Reference> {
-        self.table.find(probe, key)
+        self.table.find(probe, Packed::new(key))
     }
 
     /// Publishes what a load has read: `row`, or `None` if the scan found no row (A35). `token` is that of the very snapshot
@@ -235,7 +264,43 @@ impl Shared {
     /// replaced, or, if another's entry was kept, Free of the own slot and Check* of the other (and Release if it is invalid).
     /// O(1) on average; when the segment is full, bounded work.
     pub fn publish<P: Probe>(&self, probe: &P, key: &Key<'_>, row: Option<&[u8]>, token: Token) -> Publication {
-        self.table.publish(probe, key, row, token.0)
+        self.table.publish(probe, Packed::new(key), row, token.0)
+    }
+
+    /// As [`Shared::find`], for the list of a partial key (A37). O(1) on average, however long the list.
+    pub fn find_list<P: Probe>(&self, probe: &P, partial: &Key<'_>) -> Option<Reference> {
+        self.table.find(probe, Packed::list(partial))
+    }
+
+    /// Publishes what a scan by a partial key has read: each row for itself, as [`Shared::publish`] does, and then the list that
+    /// refers to them. One reference to the list holds them all. All or nothing: a list whose members could not be published
+    /// stays private, and so does an answer from it. O(rows).
+    pub fn publish_list<'r, P: Probe>(
+        &self,
+        probe: &P,
+        partial: &Key<'_>,
+        rows: impl IntoIterator<Item = (Key<'r>, &'r [u8])>,
+        token: Token,
+    ) -> Publication {
+        self.table.publish_list(probe, Packed::list(partial), rows.into_iter(), token.0)
+    }
+
+    /// The members of a list, key and row, where they lie; none of another entry.
+    ///
+    /// # Panics
+    /// If the reference was not taken with this handle or a clone of it.
+    pub fn members<'a>(&'a self, reference: &'a Reference) -> Members<'a> {
+        self.members_of(reference.checked(self.arena()))
+    }
+
+    /// As [`Shared::members`], by the number of [`Reference::into_raw`], while that reference is held.
+    pub(crate) fn members_of(&self, raw: u32) -> Members<'_> {
+        Members { shared: self, places: self.table.entry(At(raw)).places() }
+    }
+
+    /// Is the entry of a reference that is held a list?
+    pub(crate) fn is_list(&self, raw: u32) -> bool {
+        self.table.entry(At(raw)).is_list()
     }
 
     /// Step Release: gives a reference back (Free, if it was the last one of an unlinked entry). One atomic operation.
@@ -285,23 +350,28 @@ impl Shared {
 
     /// Steps Evict and Free: removes the entry of `key` if nobody refers to it.
     pub fn evict<P: Probe>(&self, probe: &P, key: &Key<'_>) -> bool {
-        self.table.evict(probe, key)
+        self.table.evict(probe, Packed::new(key))
+    }
+
+    /// Steps Evict, Release of each member, and Free: removes the list of a partial key if nobody refers to it.
+    pub fn evict_list<P: Probe>(&self, probe: &P, partial: &Key<'_>) -> bool {
+        self.table.evict(probe, Packed::list(partial))
     }
 
     /// A bracket for what was changed: rows, as (database, cache, hash), or any [`Message`]. Whatever is to be allocated is
     /// allocated now.
     pub fn bracket(&self, changed: impl IntoIterator<Item = impl Into<Message>>) -> Bracket {
         let layout = self.arena().layout();
-        let stamp = |message: Message| match message {
+        let stamp = |level, database, cache, hash| (level, stamp::index_of(layout, level, database, cache, hash));
+        let stamps = |message: Message| match message {
+            // Its own, and that of its cache's lists, which any of them may have to leave or to enter (A28).
             Message::Row { database, cache, hash } => {
-                (Level::Stripe, stamp::stamps_of(layout, database, cache, hash).stripe)
+                [Some(stamp(Level::Stripe, database, cache, hash)), Some(stamp(Level::List, database, cache, hash))]
             }
-            Message::Catalog { database, cache } => {
-                (Level::Catalog, stamp::stamps_of(layout, database, cache, 0).catalog)
-            }
-            Message::Database { database } => (Level::Database, stamp::stamps_of(layout, database, 0, 0).database),
+            Message::Catalog { database, cache } => [Some(stamp(Level::Catalog, database, cache, 0)), None],
+            Message::Database { database } => [Some(stamp(Level::Database, database, 0, 0)), None],
         };
-        Bracket::new(self, changed.into_iter().map(|changed| stamp(changed.into())).collect())
+        Bracket::new(self, changed.into_iter().flat_map(|changed| stamps(changed.into())).flatten().collect())
     }
 
     /// A bracket for whole catalogs, (database, cache) each: VACUUM FULL, or a transaction that changed very much (A32).
@@ -331,15 +401,17 @@ impl Shared {
         SharedImage {
             clock: stamp::peek_clock(arena),
             stripes: stamps(Level::Stripe, config.stripes),
+            lists: stamps(Level::List, config.lists),
             catalogs: stamps(Level::Catalog, config.catalogs),
             databases: stamps(Level::Database, config.databases),
             entries: entries
                 .into_iter()
                 .map(|entry| {
-                    let (key, row, token) = entry.peek_content();
+                    let entry::Content { key, row, members, token } = entry.peek_content();
                     let word = entry.peek();
                     let (linked, references) = (word.linked(), word.references());
-                    EntryImage { at: EntryAt(entry.at.0), key, row, token, linked, references }
+                    let members = members.map(|members| members.into_iter().map(|at| EntryAt(at.0)).collect());
+                    EntryImage { at: EntryAt(entry.at.0), key, row, members, token, linked, references }
                 })
                 .collect(),
             ring_tail: tail,
@@ -467,6 +539,8 @@ pub struct SharedImage {
     pub clock: u64,
     /// The stamps of the stripes.
     pub stripes: Vec<StampValue>,
+    /// The stamps of the caches' lists.
+    pub lists: Vec<StampValue>,
     /// The stamps of the catalogs.
     pub catalogs: Vec<StampValue>,
     /// The stamps of the databases.
@@ -488,8 +562,10 @@ pub struct EntryImage {
     pub at: EntryAt,
     /// Its key.
     pub key: OwnedKey,
-    /// Its row; `None`: a negative entry.
+    /// Its row; `None`: a negative entry, or a list.
     pub row: Option<Vec<u8>>,
+    /// Of a list, its members.
+    pub members: Option<Vec<EntryAt>>,
     /// The token of the snapshot that read it.
     pub token: u64,
     /// Is it in the table?

@@ -5,7 +5,7 @@
 //! ```text
 //! header      what this is, and the parameters of the layout (`arena/header.rs`)
 //! clock       alone on its line: every writer advances it
-//! stamps      stripes, catalogs, databases: one unit each
+//! stamps      stripes, lists, catalogs, databases: one unit each
 //! partitions  two lines each: lock and counters
 //! slab lock   and the slab's few words
 //! ring lock   and, on the next line, the ring's tail
@@ -116,6 +116,8 @@ pub struct Config {
     pub buckets: u32,
     /// Stamps of stripes; a power of two. More of them: fewer entries invalidated by a neighbour's change.
     pub stripes: u32,
+    /// Stamps of the lists of a cache; a power of two.
+    pub lists: u32,
     /// Stamps of catalogs; a power of two.
     pub catalogs: u32,
     /// Stamps of databases; a power of two.
@@ -128,8 +130,8 @@ pub struct Config {
     pub bytes: u64,
     /// A fixed number of equal slots; `bytes` is then ignored. `None` but for harnesses.
     pub uniform: Option<Uniform>,
-    /// The stripe of a key is just `hash & (stripes - 1)`, the catalog's stamp `cache & (catalogs - 1)`, the database's
-    /// `database & (databases - 1)`: for harnesses that choose which keys share a stamp.
+    /// The stripe of a key is just `hash & (stripes - 1)`, the stamp of a cache's lists `cache & (lists - 1)`, the catalog's
+    /// `cache & (catalogs - 1)`, the database's `database & (databases - 1)`: for harnesses that choose which keys share a stamp.
     pub plain_stripes: bool,
 }
 
@@ -140,6 +142,7 @@ impl Default for Config {
             partitions: 128,
             buckets: 0,
             stripes: 16 * 1024,
+            lists: 1024,
             catalogs: 1024,
             databases: 64,
             backends: BACKENDS_MAX,
@@ -159,6 +162,7 @@ impl Config {
             partitions: 1,
             buckets: 2,
             stripes: 4,
+            lists: 1,
             catalogs: 1,
             databases: 1,
             backends: 4,
@@ -180,6 +184,7 @@ impl Config {
     fn check(&self) -> Result<(), Error> {
         power_of_two("partitions", self.partitions, 1, PARTITIONS_MAX)?;
         power_of_two("stripes", self.stripes, 1, STAMPS_MAX)?;
+        power_of_two("lists", self.lists, 1, STAMPS_MAX)?;
         power_of_two("catalogs", self.catalogs, 1, STAMPS_MAX)?;
         power_of_two("databases", self.databases, 1, STAMPS_MAX)?;
         power_of_two("ring", self.ring, 2, RING_MAX)?;
@@ -279,6 +284,7 @@ pub(crate) struct Layout {
     pub(crate) buckets: u32,
     pub(crate) clock: At,
     pub(crate) stripes: At,
+    pub(crate) lists: At,
     pub(crate) catalogs: At,
     pub(crate) databases: At,
     pub(crate) partitions: At,
@@ -328,6 +334,7 @@ impl Layout {
         part(HEADER_UNITS.into());
         let clock = part(1);
         let stripes = part(config.stripes.into());
+        let lists = part(config.lists.into());
         let catalogs = part(config.catalogs.into());
         let databases = part(config.databases.into());
         let partitions = part(u64::from(config.partitions) * u64::from(partition::UNITS));
@@ -377,6 +384,7 @@ impl Layout {
             buckets,
             clock: at(clock),
             stripes: at(stripes),
+            lists: at(lists),
             catalogs: at(catalogs),
             databases: at(databases),
             partitions: at(partitions),
@@ -426,6 +434,7 @@ mod tests {
         let positions = [
             layout.clock,
             layout.stripes,
+            layout.lists,
             layout.catalogs,
             layout.databases,
             layout.partitions,
@@ -442,8 +451,8 @@ mod tests {
             layout.pages,
         ];
         let pinned = [
-            24, 32, 16416, 17440, 17504, 19552, 19560, 19568, 19576, 19584, 85120, 93312, 101_504, 101_856, 101_920,
-            109_944,
+            24, 32, 16416, 17440, 18464, 18528, 20576, 20584, 20592, 20600, 20608, 86144, 94336, 102_528, 102_880,
+            102_944, 110_968,
         ];
         assert_eq!(positions.map(|at| at.0), pinned);
         assert_eq!((layout.page_count, layout.page_units, layout.units), (4010, 2064, 8 << 20));
@@ -455,13 +464,23 @@ mod tests {
         for config in [
             Config::default(),
             Config::tiny(),
-            Config { bytes: 1 << 20, stripes: 1, catalogs: 1, databases: 1, ring: 2, backends: 3, ..Config::default() },
+            Config {
+                bytes: 1 << 20,
+                stripes: 1,
+                lists: 1,
+                catalogs: 1,
+                databases: 1,
+                ring: 2,
+                backends: 3,
+                ..Config::default()
+            },
         ] {
             let layout = Layout::new(&config).unwrap();
             let parts = [
                 At(0),
                 layout.clock,
                 layout.stripes,
+                layout.lists,
                 layout.catalogs,
                 layout.databases,
                 layout.partitions,
@@ -479,7 +498,7 @@ mod tests {
                 At(layout.units),
             ];
             assert!(parts.is_sorted_by(|a, b| a.0 < b.0), "{parts:?}");
-            assert!(parts[..17].iter().all(|at| at.0 % LINE == 0), "{parts:?}");
+            assert!(parts[..18].iter().all(|at| at.0 % LINE == 0), "{parts:?}");
             let end = layout.pages.0 + layout.page_count * layout.page_units;
             assert!(end <= layout.units, "the pages end at {end} of {}", layout.units);
         }
@@ -512,6 +531,7 @@ mod tests {
             |c| c.partitions = PARTITIONS_MAX,
             |c| c.stripes = 1,
             |c| c.stripes = STAMPS_MAX,
+            |c| c.lists = STAMPS_MAX,
             |c| c.catalogs = STAMPS_MAX,
             |c| c.databases = STAMPS_MAX,
             |c| c.backends = 1,
@@ -535,6 +555,8 @@ mod tests {
             ("partitions", |c| c.partitions = PARTITIONS_MAX * 2),
             ("stripes", |c| c.stripes = 0),
             ("stripes", |c| c.stripes = STAMPS_MAX * 2),
+            ("lists", |c| c.lists = 0),
+            ("lists", |c| c.lists = 6),
             ("catalogs", |c| c.catalogs = 0),
             ("catalogs", |c| c.catalogs = 6),
             ("databases", |c| c.databases = STAMPS_MAX * 2),

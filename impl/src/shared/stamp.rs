@@ -22,7 +22,7 @@
 use super::arena::Arena;
 use super::entry::TOKEN_MAX;
 use super::segment::{At, Layout};
-use crate::key::Key;
+use crate::key::Packed;
 use crate::probe::{Level, Probe, Rule, Seen, StampValue, Step};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -53,14 +53,6 @@ impl StampValue {
     }
 }
 
-/// Where the stamps of a key are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StampsOf {
-    pub(crate) stripe: u32,
-    pub(crate) catalog: u32,
-    pub(crate) database: u32,
-}
-
 /// Mixes bits: every bit of the result depends on every bit of `value` (the finalizer of splitmix64).
 #[inline]
 fn mix(value: u64) -> u64 {
@@ -81,25 +73,37 @@ pub(crate) fn catalog_of(database: u32, cache: u8) -> u32 {
     mix(u64::from(database) << 8 | u64::from(cache)) as u32
 }
 
-/// The stamps of (database, cache, hash).
+/// The stamp of the lists of a cache, before it is cut. Part of the layout.
 #[inline]
-pub(crate) fn stamps_of(layout: &Layout, database: u32, cache: u8, hash: u32) -> StampsOf {
+pub(crate) fn lists_of(database: u32, cache: u8) -> u32 {
+    catalog_of(database, cache)
+}
+
+/// The stamp, of this kind, that a change of a row of (database, cache, hash) concerns.
+#[inline]
+pub(crate) fn index_of(layout: &Layout, level: Level, database: u32, cache: u8, hash: u32) -> u32 {
     let config = &layout.config;
-    let (stripe, catalog, database) = if config.plain_stripes {
-        (hash, u32::from(cache), database)
-    } else {
-        (stripe_of(database, cache, hash), catalog_of(database, cache), mix(database.into()) as u32)
+    let (mixed, plain, count) = match level {
+        Level::Stripe => (stripe_of(database, cache, hash), hash, config.stripes),
+        Level::List => (lists_of(database, cache), cache.into(), config.lists),
+        Level::Catalog => (catalog_of(database, cache), cache.into(), config.catalogs),
+        Level::Database => (mix(database.into()) as u32, database, config.databases),
     };
-    StampsOf {
-        stripe: stripe & (config.stripes - 1),
-        catalog: catalog & (config.catalogs - 1),
-        database: database & (config.databases - 1),
-    }
+    (if config.plain_stripes { plain } else { mixed }) & (count - 1)
+}
+
+/// The stamps of an entry, in the order in which they are checked.
+#[inline]
+fn stamps_of(layout: &Layout, key: Packed<'_>) -> [(Level, u32); 3] {
+    let first = if key.is_list() { Level::List } else { Level::Stripe };
+    [first, Level::Catalog, Level::Database]
+        .map(|level| (level, index_of(layout, level, key.database(), key.cache(), key.hash)))
 }
 
 fn at(layout: &Layout, level: Level, index: u32) -> At {
     let first = match level {
         Level::Stripe => layout.stripes,
+        Level::List => layout.lists,
         Level::Catalog => layout.catalogs,
         Level::Database => layout.databases,
     };
@@ -119,12 +123,9 @@ pub(crate) struct Verdict {
 
 /// Steps Check: is `token` good for all stamps of `key`? Stops at the first for which it is not.
 #[inline]
-pub(crate) fn check<P: Probe>(arena: &Arena, probe: &P, key: &Key<'_>, token: u64) -> Verdict {
-    let stamps = stamps_of(arena.layout(), key.database, key.cache, key.hash);
+pub(crate) fn check<P: Probe>(arena: &Arena, probe: &P, key: Packed<'_>, token: u64) -> Verdict {
     let mut mark = 0;
-    for (level, index) in
-        [(Level::Stripe, stamps.stripe), (Level::Catalog, stamps.catalog), (Level::Database, stamps.database)]
-    {
+    for (level, index) in stamps_of(arena.layout(), key) {
         probe.before(Step::Check(level));
         // Acquire: pairs with the Release of `close` (S3).
         let value = StampValue::unpack(word(arena, level, index).load(Ordering::Acquire));
@@ -132,6 +133,7 @@ pub(crate) fn check<P: Probe>(arena: &Arena, probe: &P, key: &Key<'_>, token: u6
         mark = mark.max(value.mark);
         let ignored = !probe.keeps(match level {
             Level::Stripe => Rule::CheckStripe,
+            Level::List => Rule::CheckList,
             Level::Catalog => Rule::CheckCatalog,
             Level::Database => Rule::CheckDatabase,
         });
@@ -143,12 +145,8 @@ pub(crate) fn check<P: Probe>(arena: &Arena, probe: &P, key: &Key<'_>, token: u6
 }
 
 /// Is an entry probably invalid? A hint for the choice of victims: it may be wrong in both directions.
-pub(crate) fn looks_invalid(arena: &Arena, database: u32, cache: u8, hash: u32, token: u64) -> bool {
-    let layout = arena.layout();
-    let stamps = stamps_of(layout, database, cache, hash);
-    [(Level::Stripe, stamps.stripe), (Level::Catalog, stamps.catalog), (Level::Database, stamps.database)]
-        .into_iter()
-        .any(|(level, index)| !peek(arena, level, index).good(token))
+pub(crate) fn looks_invalid(arena: &Arena, key: Packed<'_>, token: u64) -> bool {
+    stamps_of(arena.layout(), key).into_iter().any(|(level, index)| !peek(arena, level, index).good(token))
 }
 
 /// A stamp's newest value: a hint, or everybody is parked.
@@ -175,6 +173,7 @@ pub(crate) fn peek_clock(arena: &Arena) -> u64 {
 fn opens<P: Probe>(probe: &P, level: Level) -> bool {
     probe.keeps(match level {
         Level::Stripe => Rule::OpenStripe,
+        Level::List => Rule::OpenList,
         Level::Catalog => Rule::OpenCatalog,
         Level::Database => Rule::OpenDatabase,
     })

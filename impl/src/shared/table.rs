@@ -20,7 +20,7 @@ use super::segment::{At, LockAt, ROW_BYTES_MAX, counter, partition};
 use super::slab::{Candidate, NoSlot, Rank, Slab, Usage};
 use super::stamp::{self, Verdict};
 use super::{Publication, Reference};
-use crate::key::{KEY_BYTES_MAX, Key};
+use crate::key::{KEY_BYTES_MAX, Key, Packed};
 use crate::probe::{EntryAt, Probe, Rule, Seen, Step};
 use crate::stats::Stats;
 use crate::sync::MODELLED;
@@ -115,7 +115,7 @@ impl Table {
 
     /// The linked entry of a key. Under the partition's lock. O(chain).
     #[inline]
-    fn search(&self, key: &Key<'_>) -> Option<Entry<'_>> {
+    fn search(&self, key: Packed<'_>) -> Option<Entry<'_>> {
         let mut at = self.head(self.partition_of(key.hash), self.bucket_of(key.hash));
         // A damaged segment may have a loop: no chain is longer than the segment.
         for _ in 0..self.arena.layout().units {
@@ -159,7 +159,7 @@ impl Table {
     }
 
     /// Steps Find, Check*, and Unlink and Free for an invalid entry.
-    pub(crate) fn find<P: Probe>(&self, probe: &P, key: &Key<'_>) -> Option<Reference> {
+    pub(crate) fn find<P: Probe>(&self, probe: &P, key: Packed<'_>) -> Option<Reference> {
         probe.before(Step::Find);
         let Some(guard) = self.arena.lock(LockAt::Partition(self.partition_of(key.hash))).read() else {
             probe.took(Step::Find, Seen::Found(None));
@@ -211,8 +211,19 @@ impl Table {
         probe.took(Step::Unlink, Seen::Unlinked { entry: EntryAt(entry.at.0), free });
         drop(guard);
         if free {
-            self.slab.free(&self.arena, probe, entry.at);
+            self.dispose(probe, entry.at);
         }
+    }
+
+    /// Steps Free, after Release (and what it entails) for each member of a list: of an entry that was linked, and that nobody finds
+    /// or refers to any more (E5). O(members).
+    fn dispose<P: Probe>(&self, probe: &P, at: At) {
+        if probe.keeps(Rule::PinMembers) && probe.keeps(Rule::ReleaseMembers) {
+            for place in self.entry(at).places_owned() {
+                self.release(probe, entry::at(*place));
+            }
+        }
+        self.slab.free(&self.arena, probe, at);
     }
 
     /// Step Release, and Free if it was the last reference of an unlinked entry.
@@ -221,12 +232,12 @@ impl Table {
         let free = self.entry(at).drop_reference();
         probe.took(Step::Release, Seen::Released { entry: EntryAt(at.0), free });
         if free {
-            self.slab.free(&self.arena, probe, at);
+            self.dispose(probe, at);
         }
     }
 
     /// Steps Check*, Allocate, (Evict, Free, Allocate)*, Publish, and Free or Check* for what was there.
-    pub(crate) fn publish<P: Probe>(&self, probe: &P, key: &Key<'_>, row: Option<&[u8]>, token: u64) -> Publication {
+    pub(crate) fn publish<P: Probe>(&self, probe: &P, key: Packed<'_>, row: Option<&[u8]>, token: u64) -> Publication {
         if token == 0 || token > TOKEN_MAX {
             return Publication::Private { useless: false };
         }
@@ -259,7 +270,7 @@ impl Table {
             Some(Linked::New { free }) => {
                 self.count(key.hash, partition::PUBLISHED);
                 if let Some(replaced) = free {
-                    self.slab.free(&self.arena, probe, replaced);
+                    self.dispose(probe, replaced);
                 }
                 Publication::Published(Reference::new(&self.arena, at, 0))
             }
@@ -276,8 +287,47 @@ impl Table {
         }
     }
 
+    /// Publishes the rows of a partial key, each for itself, and then the list that refers to them.
+    pub(crate) fn publish_list<'r, P: Probe>(
+        &self,
+        probe: &P,
+        key: Packed<'_>,
+        rows: impl Iterator<Item = (Key<'r>, &'r [u8])>,
+        token: u64,
+    ) -> Publication {
+        let mut members: Vec<Reference> = Vec::new();
+        let mut verdict = None;
+        for (member, row) in rows {
+            match self.publish(probe, Packed::new(&member), Some(row), token) {
+                // Should it be another row, then the cache has changed since: the list's stamp, checked below, says so.
+                Publication::Published(reference) | Publication::Existing(reference) => members.push(reference),
+                private @ Publication::Private { .. } => {
+                    verdict = Some(private);
+                    break;
+                }
+            }
+        }
+        let pinned = probe.keeps(Rule::PinMembers);
+        if !pinned {
+            for member in &members {
+                self.entry(At(member.entry)).drop_reference();
+            }
+        }
+        let publication = verdict.unwrap_or_else(|| {
+            let places: Vec<u8> = members.iter().flat_map(|member| entry::place(At(member.entry))).collect();
+            self.publish(probe, key, Some(&places), token)
+        });
+        // The new list has taken the references over (E5).
+        if pinned && !matches!(publication, Publication::Published(_)) {
+            for member in members {
+                self.release(probe, At(member.entry));
+            }
+        }
+        publication
+    }
+
     /// Step Publish: `None` if the lock was not to be had.
-    fn link_or_adopt<P: Probe>(&self, probe: &P, key: &Key<'_>, new: Entry<'_>, token: u64) -> Option<Linked> {
+    fn link_or_adopt<P: Probe>(&self, probe: &P, key: Packed<'_>, new: Entry<'_>, token: u64) -> Option<Linked> {
         probe.before(Step::Publish);
         let Some(guard) = self.arena.lock(LockAt::Partition(self.partition_of(key.hash))).write() else {
             probe.took(Step::Publish, Seen::Fail);
@@ -366,8 +416,8 @@ impl Table {
     }
 
     fn looks_invalid(&self, entry: Entry<'_>) -> bool {
-        let (database, cache, hash, token) = entry.stamped();
-        stamp::looks_invalid(&self.arena, database, cache, hash, token)
+        let (key, token) = entry.stamped();
+        stamp::looks_invalid(&self.arena, key, token)
     }
 
     /// Steps Evict and Free, until one of the candidates could go: the first invalid one; or else the first that nobody has asked
@@ -452,7 +502,7 @@ impl Table {
     }
 
     /// Steps Evict and Free: unlinks the entry of a key, if nobody refers to it.
-    pub(crate) fn evict<P: Probe>(&self, probe: &P, key: &Key<'_>) -> bool {
+    pub(crate) fn evict<P: Probe>(&self, probe: &P, key: Packed<'_>) -> bool {
         self.evict_if(probe, self.partition_of(key.hash), || {
             self.search(key).filter(|entry| may_go(probe, *entry)).map(|entry| (entry, key.hash))
         })
@@ -480,7 +530,7 @@ impl Table {
         probe.took(Step::Evict, Seen::Evicted(victim.map(|entry| EntryAt(entry.at.0))));
         drop(guard);
         let Some(entry) = victim else { return false };
-        self.slab.free(&self.arena, probe, entry.at);
+        self.dispose(probe, entry.at);
         true
     }
 

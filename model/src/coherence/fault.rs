@@ -129,6 +129,20 @@ faults! {
     DatabaseNotChecked: "databases", I1h;
     /// A message about a shared catalog is obeyed by nobody (B26).
     SharedIgnored: "databases", A1;
+    /// A change opens no stamp of its cache's lists.
+    ListNotOpened: "list", I1;
+    /// A probe does not look at the stamp of its list.
+    ListNotChecked: "list", I1h;
+    /// A message of the cache leaves its lists in the local view.
+    AcceptKeepsLists: "list", A1;
+    /// A message of the cache does not doom the running load of a list (B03).
+    ListNotDoomed: "list-toast", A1;
+    /// The dirty set covers keys, and not the lists that they may be of.
+    ListNotCovered: "list-own", I1;
+    /// A list has its members, and no reference to them.
+    MembersNotPinned: "list-evict", A39;
+    /// A list that is freed leaves its members referred to for ever (B35).
+    MembersNotReleased: "list-evict", Leak;
     /// A sender overwrites messages that a laggard has not read, and does not reset it (B42).
     OverrunUnnoticed: "overflow", A1;
     /// A reset leaves the local view as it is.

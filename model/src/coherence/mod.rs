@@ -1,4 +1,4 @@
-//! The coherence model: DESIGN section 3 for tuples and negative entries, with what CONTRACT A asks of it.
+//! The coherence model: DESIGN section 3 for tuples, negative entries and lists, with what CONTRACT A asks of it.
 //!
 //! # What is in a state
 //!
@@ -16,7 +16,7 @@
 //!
 //! # What is not in it
 //!
-//! Lists, two-phase commit, death. Reads are current except for the token, which may be old
+//! Two-phase commit, death. Reads are current except for the token, which may be old
 //! ([`Program::stale_tokens`]); why older stamps can't hurt is DESIGN's argument, and loom's to check.
 
 pub mod fault;
@@ -27,7 +27,7 @@ pub mod state;
 pub mod step;
 
 pub use fault::Fault;
-pub use program::{Key, KeySpec, Op, Plan, Program};
+pub use program::{Item, Key, KeySpec, ListSpec, Op, Plan, Program};
 pub use property::Property;
 pub use scope::Scope;
 pub use state::State;

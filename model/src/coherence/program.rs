@@ -4,10 +4,16 @@
 //! A litmus file's script is a plan with one item that is started once; a role of a scope is a menu of several.
 
 use super::fault::Fault;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// Index of a key in [`Program::keys`].
 pub type Key = u8;
+
+/// What can be looked up: a key, or, from the number of keys on, a list in [`Program::lists`].
+pub type Item = u8;
+
+/// Members of a list.
+pub const MEMBERS: usize = 2;
 
 /// What a message says: a class of keys ([`Program::class`]), or a class with [`CATALOG`] or [`DATABASE`]: all of its
 /// catalog, or of its database.
@@ -25,8 +31,8 @@ const CLASS: Message = 0x3f;
 /// One thing that a backend can be asked to do. Each takes one or more atomic steps ([`super::step::Step`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Op {
-    /// Look a key up (local view, shared table, catalog).
-    Lookup(Key),
+    /// Look a key or a list up (local view, shared table, catalog).
+    Lookup(Item),
     /// Process the invalidation messages (A2).
     Accept,
     /// Start a transaction; accepts messages (A3).
@@ -62,8 +68,8 @@ pub enum Op {
 }
 
 impl Op {
-    /// The key that the operation names.
-    pub fn key(self) -> Option<Key> {
+    /// The key, or the list, that the operation names.
+    pub fn key(self) -> Option<Item> {
         match self {
             Op::Lookup(k) | Op::Insert(k) | Op::Update(k) | Op::Delete(k) | Op::Evict(k) => Some(k),
             Op::InPlace(k) | Op::Rewrite(k) | Op::DropDatabase(k) => Some(k),
@@ -146,11 +152,23 @@ impl KeySpec {
     }
 }
 
+/// A list: the rows of a partial key (A37). Which keys are of it is in the keys themselves; which of them have a row is what it
+/// says. A row whose key changes leaves one list and enters another: that is a delete and an insert, with two messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListSpec {
+    /// Name in diagrams and outcomes.
+    pub name: String,
+    /// The keys that may be members, all of one cache and database.
+    pub members: [Key; MEMBERS],
+}
+
 /// A bounded system: who does what, over which keys, with which sizes, and which rule is broken on purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Keys.
     pub keys: Vec<KeySpec>,
+    /// Lists.
+    pub lists: Vec<ListSpec>,
     /// Stripe stamps, a power of two; the stripe of a key is `hash & (stripes - 1)`.
     pub stripes: u32,
     /// Capacity of the message ring.
@@ -215,25 +233,77 @@ impl Program {
         if self.opens_databases() { (most + 1).next_power_of_two() } else { 0 }
     }
 
-    /// All stamps: stripes, catalogs, databases.
+    /// Are there lists? If not, nobody need open the stamps of lists.
+    pub fn opens_lists(&self) -> bool {
+        !self.lists.is_empty()
+    }
+
+    /// Stamps of lists; the one of a cache's lists is `cache & (lists - 1)`. 0 where there are no lists.
+    pub fn list_stamps(&self) -> usize {
+        let most = self.keys.iter().map(|k| usize::from(k.cache)).max().unwrap_or(0);
+        if self.opens_lists() { (most + 1).next_power_of_two() } else { 0 }
+    }
+
+    /// All stamps: stripes, lists, catalogs, databases.
     pub fn stamps(&self) -> usize {
-        self.stripes as usize + self.catalogs() + self.databases()
+        self.stripes as usize + self.list_stamps() + self.catalogs() + self.databases()
+    }
+
+    fn list_stamp(&self, key: Key) -> Option<usize> {
+        let index = |n: usize| self.stripes as usize + (usize::from(self.keys[key as usize].cache) & (n - 1));
+        Some(self.list_stamps()).filter(|n| *n > 0).map(index)
     }
 
     fn catalog_stamp(&self, key: Key) -> Option<usize> {
-        let index = |n: usize| self.stripes as usize + (usize::from(self.keys[key as usize].cache) & (n - 1));
+        let first = self.stripes as usize + self.list_stamps();
+        let index = |n: usize| first + (usize::from(self.keys[key as usize].cache) & (n - 1));
         Some(self.catalogs()).filter(|n| *n > 0).map(index)
     }
 
     fn database_stamp(&self, key: Key) -> Option<usize> {
-        let first = self.stripes as usize + self.catalogs();
+        let first = self.stripes as usize + self.list_stamps() + self.catalogs();
         let index = |n: usize| first + (usize::from(self.keys[key as usize].database) & (n - 1));
         Some(self.databases()).filter(|n| *n > 0).map(index)
     }
 
-    /// The stamps of a key's entry, in the order in which they are checked.
-    pub fn stamps_of(&self, key: Key) -> impl Iterator<Item = usize> {
-        [Some(self.stripe(key)), self.catalog_stamp(key), self.database_stamp(key)].into_iter().flatten()
+    /// The stamps of an entry, in the order in which they are checked.
+    pub fn stamps_of(&self, item: Item) -> impl Iterator<Item = usize> {
+        let (first, key) = match self.list(item) {
+            Some(list) => (self.list_stamp(list.members[0]), list.members[0]),
+            None => (Some(self.stripe(item)), item),
+        };
+        [first, self.catalog_stamp(key), self.database_stamp(key)].into_iter().flatten()
+    }
+
+    /// The list of an item; `None`: it is a key.
+    pub fn list(&self, item: Item) -> Option<&ListSpec> {
+        self.lists.get(usize::from(item).checked_sub(self.keys.len())?)
+    }
+
+    /// Keys and lists.
+    pub fn items(&self) -> usize {
+        self.keys.len() + self.lists.len()
+    }
+
+    /// The name of a key or a list.
+    pub fn name(&self, item: Item) -> &str {
+        self.list(item).map_or_else(|| self.keys[item as usize].name.as_str(), |list| list.name.as_str())
+    }
+
+    /// The keys whose rows an item shows.
+    pub fn parts(&self, item: Item) -> SmallVec<[Key; MEMBERS]> {
+        self.list(item).map_or_else(|| smallvec![item], |list| SmallVec::from_slice(&list.members))
+    }
+
+    /// Where the ghosts of an item's answers lie: one cell for each part.
+    pub fn cells(&self, item: Item) -> std::ops::Range<usize> {
+        let (item, keys) = (usize::from(item), self.keys.len());
+        if item < keys { item..item + 1 } else { keys + (item - keys) * MEMBERS..keys + (item - keys + 1) * MEMBERS }
+    }
+
+    /// All cells.
+    pub fn all_cells(&self) -> usize {
+        self.keys.len() + self.lists.len() * MEMBERS
     }
 
     /// The stamps that a bracket for these messages opens, ascending, each once.
@@ -241,12 +311,12 @@ impl Program {
         let rows = messages.iter().filter(|m| **m & !CLASS == 0).count();
         let escalated = self.escalate.is_some_and(|most| rows > usize::from(most));
         let stamp = |m: &Message| match *m & !CLASS {
-            0 if escalated => self.catalog_stamp(*m),
-            0 => Some(self.stripe(*m)),
-            CATALOG => self.catalog_stamp(*m & CLASS),
-            _ => self.database_stamp(*m & CLASS),
+            0 if escalated => [self.catalog_stamp(*m), None],
+            0 => [Some(self.stripe(*m)), self.list_stamp(*m)],
+            CATALOG => [self.catalog_stamp(*m & CLASS), None],
+            _ => [self.database_stamp(*m & CLASS), None],
         };
-        let mut stamps: SmallVec<[u8; 4]> = messages.iter().filter_map(stamp).map(|s| s as u8).collect();
+        let mut stamps: SmallVec<[u8; 4]> = messages.iter().flat_map(stamp).flatten().map(|s| s as u8).collect();
         stamps.sort_unstable();
         stamps.dedup();
         stamps
@@ -274,8 +344,17 @@ impl Program {
         self.keys.iter().position(same).unwrap_or(key as usize) as Key
     }
 
-    /// Does a message name a key?
-    pub fn names(&self, message: Message, key: Key) -> bool {
+    /// Does a message name an item? A list is named by every message of its cache (A28).
+    pub fn names(&self, message: Message, item: Item) -> bool {
+        let Some(list) = self.list(item) else { return self.names_key(message, item) };
+        let key = list.members[0];
+        match message & !CLASS {
+            0 => self.catalog_of(message) == self.catalog_of(key),
+            _ => self.names_key(message, key),
+        }
+    }
+
+    fn names_key(&self, message: Message, key: Key) -> bool {
         message
             == match message & !CLASS {
                 0 => self.class(key),
@@ -286,7 +365,7 @@ impl Program {
 
     /// The keys that a message names.
     pub fn named(&self, message: Message) -> impl Iterator<Item = Key> + '_ {
-        (0..self.keys.len() as Key).filter(move |k| self.names(message, *k))
+        (0..self.keys.len() as Key).filter(move |k| self.names_key(message, *k))
     }
 
     /// Is a message about a catalog that all databases share (A57)?
@@ -302,10 +381,6 @@ impl Program {
 
     /// Slots in the table.
     pub fn slots(&self) -> usize {
-        if self.memory() {
-            self.entries.map_or(self.keys.len() + 2 * self.plans.len(), usize::from)
-        } else {
-            self.keys.len()
-        }
+        if self.memory() { self.entries.map_or(self.items() + 2 * self.plans.len(), usize::from) } else { self.items() }
     }
 }

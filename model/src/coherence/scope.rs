@@ -4,7 +4,7 @@
 //! Everything in one scope is some 10^10 states. Each scope pins how many distinct states it has (`unique`) and how many
 //! steps were taken to find that out (`generated`): a changed count is a changed model, and wants a sentence in the commit.
 
-use super::program::{KeySpec, Op, Op::*, Plan, Program};
+use super::program::{KeySpec, ListSpec, Op, Op::*, Plan, Program};
 
 /// Which form of a check a scope belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +57,8 @@ pub enum Feature {
     WholeCatalog,
     Escalation,
     Databases,
+    List,
+    ListAndTuple,
 }
 
 impl Feature {
@@ -83,6 +85,8 @@ impl Feature {
             WholeCatalog,
             Escalation,
             Databases,
+            List,
+            ListAndTuple,
         ]
     };
 }
@@ -91,9 +95,15 @@ fn key(hash: u32) -> KeySpec {
     KeySpec::new(["k0", "k1", "k2", "k3"][hash as usize & 3], 0, hash)
 }
 
+/// A list of the first two keys.
+fn list() -> Vec<ListSpec> {
+    vec![ListSpec { name: "l".into(), members: [0, 1] }]
+}
+
 fn program(keys: Vec<KeySpec>, plans: Vec<Plan>) -> Program {
     Program {
         keys,
+        lists: Vec::new(),
         stripes: 4,
         ring: 4,
         entries: None,
@@ -429,6 +439,123 @@ impl Scope {
                     ],
                 ),
             ),
+            quick(
+                "list",
+                "a list of two members, one of them absent at first: inserts, deletes, and a change of key",
+                &[List, Negative, Snapshot],
+                Program {
+                    lists: list(),
+                    ..program(
+                        vec![key(0), key(1).absent()],
+                        vec![
+                            Plan::menu("reader", 3, &[&[Lookup(2)], &[Accept]]),
+                            Plan::menu("writer", 2, &[&[Begin, Delete(0), Insert(1), Commit], put]),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "list-and-tuple",
+                "a list and one of its members, looked up in turn by one snapshot",
+                &[List, ListAndTuple, Tuple, Negative, Snapshot],
+                Program {
+                    lists: list(),
+                    ..program(
+                        vec![key(0), key(1).absent()],
+                        vec![
+                            Plan::menu("reader", 3, &[&[Lookup(2)], &[Lookup(0)], &[Accept]]),
+                            Plan::menu("writer", 2, &[put, &[Begin, Insert(1), Commit]]),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "list-toast",
+                "a list that accepts messages while it is built, and gets a new member meanwhile (B03)",
+                &[List, Toast, Negative, Snapshot, WholeCatalog],
+                Program {
+                    lists: list(),
+                    ..program(
+                        vec![key(0).toasted(), key(1).absent()],
+                        vec![
+                            Plan::menu("reader", 3, &[&[Lookup(2)], &[Accept]]),
+                            Plan::menu("writer", 2, &[&[Begin, Insert(1), Commit], &[Begin, Rewrite(0), Commit]]),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "list-own",
+                "a list in a transaction that changes its members, with commit and abort, beside a reader",
+                &[List, CommandEnd, Abort, Negative, Snapshot],
+                Program {
+                    lists: list(),
+                    ..program(
+                        vec![key(0), key(1).absent()],
+                        vec![
+                            Plan::menu("reader", 2, &[&[Lookup(2)], &[Accept]]),
+                            Plan::menu(
+                                "writer",
+                                1,
+                                &[
+                                    &[Begin, Lookup(2), Insert(1), Op::CommandEnd, Lookup(2), Commit],
+                                    &[Begin, Delete(0), Op::CommandEnd, Lookup(2), Op::Abort, Lookup(2)],
+                                ],
+                            ),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "list-two",
+                "two builders of one list with snapshots of different age, and a loader of a member",
+                &[List, ListAndTuple, Tuple, Snapshot],
+                Program {
+                    lists: list(),
+                    ..program(
+                        vec![key(0), key(1), key(2)],
+                        vec![
+                            Plan::menu("reader", 2, &[&[Lookup(2)], &[Lookup(3)]]),
+                            Plan::menu("other", 1, &[&[Lookup(0)], &[Lookup(3)]]),
+                            Plan::script("writer", put),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "list-evict",
+                "a list in a table of four slots: its members are pinned by it and by nobody else",
+                &[List, ListAndTuple, Tuple, Evict, Full, Snapshot],
+                Program {
+                    entries: Some(4),
+                    lists: list(),
+                    ..program(
+                        vec![key(0), key(1).absent()],
+                        vec![
+                            Plan::menu("reader", 2, &[&[Lookup(2)], &[Lookup(0)], &[Accept]]),
+                            Plan::menu("evictor", 2, &[&[Op::Evict(0)], &[Lookup(2)]]),
+                            Plan::script("writer", put),
+                        ],
+                    )
+                },
+            ),
+            quick(
+                "list-full",
+                "a list of two members in a table of two slots, and a local view of one entry",
+                &[List, ListAndTuple, Tuple, Full, Evict, Trim, Snapshot],
+                Program {
+                    entries: Some(2),
+                    local: Some(1),
+                    lists: list(),
+                    ..program(
+                        vec![key(0), key(1).absent()],
+                        vec![
+                            Plan::menu("reader", 3, &[&[Lookup(2)], &[Lookup(0)], &[Accept]]),
+                            Plan::menu("writer", 1, &[&[Begin, Insert(1), Commit], &[Begin, Delete(0), Commit]]),
+                        ],
+                    )
+                },
+            ),
         ];
         // Without menus: everybody may do everything. Three backends that may start 1, 1, 1 items of one key have 44,561
         // states; 2, 1, 1 have 524,234; 2, 2, 1 have 5,288,194; 2, 2, 2 have 46,263,915. Each further item multiplies by
@@ -526,6 +653,13 @@ const PINNED: &[(&str, usize, usize)] = &[
     ("whole-catalog", 627059, 1591535),
     ("escalation", 98983, 191750),
     ("databases", 484442, 1299409),
+    ("list", 27549, 54744),
+    ("list-and-tuple", 74303, 148498),
+    ("list-toast", 38362, 73639),
+    ("list-own", 2018, 3737),
+    ("list-two", 111999, 283899),
+    ("list-evict", 358908, 961937),
+    ("list-full", 7741, 14861),
     ("all-of-one-key", 44561, 98758),
     ("all-of-one-key-twice", 46263915, 117605716),
     ("all-of-one-key-overflow", 16232488, 34151829),

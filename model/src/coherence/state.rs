@@ -1,7 +1,7 @@
 //! The state of a program: what lies in shared memory, what the catalog holds, what each backend keeps for itself, and
 //! the ghosts by which the properties are judged. Ghosts never influence a step.
 
-use super::program::{Key, Message, Program};
+use super::program::{Item, MEMBERS, Message, Program};
 use super::property::Property;
 use smallvec::SmallVec;
 
@@ -71,10 +71,14 @@ pub enum Life {
 pub struct Slot {
     /// Where it is in its life.
     pub life: Life,
-    /// The key of its entry.
-    pub key: Key,
-    /// The row of its entry.
+    /// The key or list of its entry.
+    pub key: Item,
+    /// The row of its entry; of a list, its first member's.
     pub row: Row,
+    /// Of a list, the second member's row.
+    pub second: Row,
+    /// Of a list, the slots of its members, which it refers to; or [`NONE`].
+    pub members: [u8; MEMBERS],
     /// The token of its entry.
     pub token: u16,
     /// References held (0 while memory is not modelled).
@@ -83,7 +87,20 @@ pub struct Slot {
 
 impl Slot {
     /// A free slot.
-    pub const FREE: Slot = Slot { life: Life::Free, key: NONE, row: Row::UNKNOWN, token: 0, references: 0 };
+    pub const FREE: Slot = Slot {
+        life: Life::Free,
+        key: NONE,
+        row: Row::UNKNOWN,
+        second: Row::UNKNOWN,
+        members: [NONE; MEMBERS],
+        token: 0,
+        references: 0,
+    };
+
+    /// The rows that it shows, by part.
+    pub fn rows(&self) -> [Row; MEMBERS] {
+        [self.row, self.second]
+    }
 
     /// Is it found by probes?
     pub fn linked(&self) -> bool {
@@ -145,18 +162,25 @@ pub struct Outer {
     pub finished: List<Message>,
 }
 
-/// What the local view holds for one key.
+/// What the local view holds for one key or list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Local {
-    /// The row, or [`Row::UNKNOWN`] if the key is not in the view.
+    /// The row, or [`Row::UNKNOWN`] if the key is not in the view. Of a list, its first member's.
     pub row: Row,
+    /// Of a list, the second member's row.
+    pub second: Row,
     /// The referenced slot, or [`NONE`] for a private copy.
     pub slot: u8,
 }
 
 impl Local {
     /// Not in the view.
-    pub const ABSENT: Local = Local { row: Row::UNKNOWN, slot: NONE };
+    pub const ABSENT: Local = Local { row: Row::UNKNOWN, second: Row::UNKNOWN, slot: NONE };
+
+    /// The rows that it shows, by part.
+    pub fn rows(&self) -> [Row; MEMBERS] {
+        [self.row, self.second]
+    }
 }
 
 /// A catalog snapshot with its token.
@@ -209,6 +233,10 @@ pub enum Pc {
     ExistingCheck(u8, u8),
     /// To release the entry that stays but is not valid.
     ReleaseExisting(u8),
+    /// To adopt the list in this slot, once the references to the own members are released.
+    Adopt(u8),
+    /// To answer from what was read, once the references to the own members are released; true if the snapshot is to go, too.
+    Private(bool),
     /// Inside a commit: the stage, how many of its steps are done, and the clock of the close.
     Commit(u8, u8, u16),
     /// Inside an in-place update: likewise.
@@ -228,8 +256,19 @@ pub enum Pc {
 pub struct Answer {
     /// What was answered.
     pub row: Row,
+    /// Of a list, the second member's.
+    pub second: Row,
     /// The backends, one bit each, whose last commit or abort had finished when the lookup began.
     pub after: u8,
+}
+
+/// What is left to be done before the backend goes on, a step each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Todo {
+    /// Drop a reference.
+    Release(u8),
+    /// Give a slot back.
+    Free(u8),
 }
 
 /// One backend.
@@ -243,14 +282,20 @@ pub struct Backend {
     pub starts: u8,
     /// Where it stands.
     pub pc: Pc,
-    /// The key of the running lookup, or [`NONE`].
-    pub key: Key,
-    /// The row read by the running load.
+    /// The key or list of the running lookup, or [`NONE`].
+    pub key: Item,
+    /// Which member of the list is being published, or [`NONE`].
+    pub part: u8,
+    /// The slots of the members published so far, referred to; or [`NONE`].
+    pub members: [u8; MEMBERS],
+    /// The row read by the running load; of a list, its first member's.
     pub row: Row,
+    /// Of a list, the second member's.
+    pub second: Row,
     /// The token of the running load.
     pub token: u16,
-    /// The row and the token of the shared entry that the running lookup has found.
-    pub found: (Row, u16),
+    /// The rows and the token of the shared entry that the running lookup has found.
+    pub found: ([Row; MEMBERS], u16),
     /// The greatest mark of the stamps that it has checked.
     pub mark: u16,
     /// Has the running load been doomed?
@@ -267,12 +312,10 @@ pub struct Backend {
     pub outer: List<Outer>,
     /// The messages of the running commit or in-place update.
     pub sending: List<Message>,
-    /// The local view, one a key.
+    /// The local view, one a key, then one a list.
     pub local: List<Local>,
-    /// References taken out of the local view and not released yet, in the order of their keys.
-    pub releases: List<u8>,
-    /// The slot to be freed, or [`NONE`].
-    pub free: u8,
+    /// References to be released and slots to be given back, in this order, before anything else.
+    pub todo: List<Todo>,
     /// The catalog snapshot.
     pub snapshot: Option<Snapshot>,
     /// Messages read.
@@ -283,16 +326,16 @@ pub struct Backend {
     pub clock: u16,
     /// Ghost, a key each: the least version that an answer may show.
     pub floor: List<u8>,
-    /// Ghost, a key each: the newest version answered, where it is above the floor.
+    /// Ghost, a cell each: the newest version answered, where it is above the floor.
     pub answered: List<u8>,
-    /// Ghost, a key each: the last answer, as long as there was no processing point since.
+    /// Ghost, a cell each: the last answer, as long as there was no processing point since.
     pub stable: List<Row>,
-    /// Ghost: what [`Backend::stable`] says of the running lookup's key.
-    pub expected: Row,
+    /// Ghost: what [`Backend::stable`] says of the running lookup.
+    pub expected: [Row; MEMBERS],
     /// Ghost, a key each: the version sent when the running lookup began.
     pub sent: List<u8>,
-    /// Ghost: the version committed when the running probe began.
-    pub probe: u8,
+    /// Ghost: the versions committed when the running probe began.
+    pub probe: [u8; MEMBERS],
     /// Answers, where they are recorded.
     pub answers: List<Answer>,
     /// The `after` of the running lookup.
@@ -323,7 +366,6 @@ pub struct State {
 impl State {
     /// The state in which every backend has attached and nothing has happened.
     pub fn initial(program: &Program) -> State {
-        let keys = program.keys.len();
         State {
             clock: 1,
             stamps: SmallVec::from_elem(Stamp::default(), program.stamps()),
@@ -341,7 +383,7 @@ impl State {
                     unlocked: 0,
                 })
                 .collect(),
-            backends: program.plans.iter().map(|plan| Backend::new(keys, plan.starts)).collect(),
+            backends: program.plans.iter().map(|plan| Backend::new(program, plan.starts)).collect(),
             done: 0,
             broken: None,
         }
@@ -354,16 +396,20 @@ impl State {
 }
 
 impl Backend {
-    fn new(keys: usize, starts: u8) -> Backend {
+    fn new(program: &Program, starts: u8) -> Backend {
+        let keys = program.keys.len();
         Backend {
             item: NONE,
             at: 0,
             starts,
             pc: Pc::Idle,
             key: NONE,
+            part: NONE,
+            members: [NONE; MEMBERS],
             row: Row::UNKNOWN,
+            second: Row::UNKNOWN,
             token: 0,
-            found: (Row::UNKNOWN, 0),
+            found: ([Row::UNKNOWN; MEMBERS], 0),
             mark: 0,
             doomed: false,
             in_transaction: false,
@@ -372,19 +418,18 @@ impl Backend {
             finished: List::new(),
             outer: List::new(),
             sending: List::new(),
-            local: SmallVec::from_elem(Local::ABSENT, keys),
-            releases: List::new(),
-            free: NONE,
+            local: SmallVec::from_elem(Local::ABSENT, program.items()),
+            todo: List::new(),
             snapshot: None,
             position: 0,
             reset: false,
             clock: 1,
             floor: SmallVec::from_elem(0, keys),
-            answered: SmallVec::from_elem(0, keys),
-            stable: SmallVec::from_elem(Row::UNKNOWN, keys),
-            expected: Row::UNKNOWN,
+            answered: SmallVec::from_elem(0, program.all_cells()),
+            stable: SmallVec::from_elem(Row::UNKNOWN, program.all_cells()),
+            expected: [Row::UNKNOWN; MEMBERS],
             sent: List::new(),
-            probe: 0,
+            probe: [0; MEMBERS],
             answers: List::new(),
             after: 0,
         }
@@ -392,7 +437,7 @@ impl Backend {
 
     /// Between operations, with nothing left to release?
     pub fn idle(&self) -> bool {
-        self.pc == Pc::Idle && self.releases.is_empty() && self.free == NONE
+        self.pc == Pc::Idle && self.todo.is_empty()
     }
 
     /// All that the dirty set holds, some of it more than once.
@@ -413,19 +458,21 @@ impl Backend {
     pub fn references(&self) -> impl Iterator<Item = u8> + '_ {
         let held = match self.pc {
             Pc::Check(s, _) | Pc::Unlink(s) | Pc::ExistingCheck(s, _) | Pc::ReleaseExisting(s) => s,
-            Pc::FreeOwn(_, s) | Pc::FreeReplaced(_, s) => s,
+            Pc::FreeOwn(_, s) | Pc::FreeReplaced(_, s) | Pc::Adopt(s) => s,
             _ => NONE,
         };
         let local = self.local.iter().filter(|l| l.row.known()).map(|l| l.slot);
-        local.chain(self.releases.iter().copied()).chain(std::iter::once(held)).filter(|s| *s != NONE)
+        let released = self.todo.iter().filter_map(|todo| if let Todo::Release(s) = todo { Some(*s) } else { None });
+        local.chain(released).chain(self.members).chain(std::iter::once(held)).filter(|s| *s != NONE)
     }
 
     /// The slots that it has taken out of the table or not put in yet.
-    pub fn taken(&self) -> impl Iterator<Item = u8> {
+    pub fn taken(&self) -> impl Iterator<Item = u8> + '_ {
         let held = match self.pc {
             Pc::Publish(s) | Pc::FreeEvicted(s) | Pc::FreeReplaced(s, _) | Pc::FreeOwn(s, _) | Pc::FreeVictim(s) => s,
             _ => NONE,
         };
-        [held, self.free].into_iter().filter(|s| *s != NONE)
+        let freed = self.todo.iter().filter_map(|todo| if let Todo::Free(s) = todo { Some(*s) } else { None });
+        freed.chain(std::iter::once(held)).filter(|s| *s != NONE)
     }
 }

@@ -4,9 +4,9 @@
 //! grain is one lock section or one atomic access; what a backend does privately in between belongs to the step before.
 
 use super::fault::Fault;
-use super::program::{CATALOG, Key, Message, Op, Program};
+use super::program::{CATALOG, Item, Key, MEMBERS, Message, Op, Program};
 use super::property::Property;
-use super::state::{Answer, Backend, Life, List, Local, NONE, Outer, Own, Pc, Row, Slot, Snapshot, Stamp, State};
+use super::state::{Answer, Backend, Life, List, Local, NONE, Outer, Own, Pc, Row, Slot, Snapshot, Stamp, State, Todo};
 use smallvec::SmallVec;
 
 /// An atomic step. The same names stand in the code's probe, in traces and in the docs.
@@ -151,6 +151,15 @@ pub enum Reading {
     NoMessages,
 }
 
+/// The kinds of stamps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Stripe,
+    List,
+    Catalog,
+    Database,
+}
+
 /// The stages of a commit, in the order of DESIGN section 3; those of an in-place update have Overwrite for Log and Visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -212,21 +221,41 @@ impl Program {
     /// The stamps that a bracket opens.
     fn opened(&self, messages: &[Message]) -> List<u8> {
         let mut stamps = self.stamps_for(messages);
-        let stripes = self.stripes as u8;
-        let catalogs = stripes + self.catalogs() as u8;
         match self.fault {
-            Some(Fault::CatalogNotOpened) => stamps.retain(|s| !(stripes..catalogs).contains(s)),
-            Some(Fault::DatabaseNotOpened) => stamps.retain(|s| *s < catalogs),
+            Some(Fault::ListNotOpened) => stamps.retain(|s| self.kind_of(usize::from(*s)) != Kind::List),
+            Some(Fault::CatalogNotOpened) => stamps.retain(|s| self.kind_of(usize::from(*s)) != Kind::Catalog),
+            Some(Fault::DatabaseNotOpened) => stamps.retain(|s| self.kind_of(usize::from(*s)) != Kind::Database),
             Some(Fault::EscalationOpensOne) => stamps.truncate(1),
             _ => {}
         }
         stamps
     }
 
-    /// Does the dirty set of a backend cover a key?
-    pub fn covers(&self, b: &Backend, key: Key) -> bool {
+    /// What a stamp is of.
+    fn kind_of(&self, stamp: usize) -> Kind {
+        let lists = self.stripes as usize;
+        let catalogs = lists + self.list_stamps();
+        let databases = catalogs + self.catalogs();
+        match stamp {
+            s if s < lists => Kind::Stripe,
+            s if s < catalogs => Kind::List,
+            s if s < databases => Kind::Catalog,
+            _ => Kind::Database,
+        }
+    }
+
+    /// Does the dirty set of a backend cover a key, or a list?
+    pub fn covers(&self, b: &Backend, item: Item) -> bool {
         let wide = !self.broken(Fault::CatalogNotCovered);
-        b.changed().any(|message| self.names(message, key) && (wide || message == self.class(key)))
+        if self.list(item).is_some() && self.broken(Fault::ListNotCovered) {
+            return false;
+        }
+        b.changed().any(|message| self.names(message, item) && (wide || message & CATALOG == 0))
+    }
+
+    /// What the running lookup of a backend publishes next: a member of its list, or itself.
+    fn target(&self, b: &Backend) -> Item {
+        if b.part == NONE { b.key } else { self.parts(b.key)[b.part as usize] }
     }
 
     /// The operation that a backend is in, or would start with item `item`.
@@ -300,7 +329,7 @@ impl Program {
             Pc::Check(_, nth) | Pc::PublishCheck(nth) | Pc::ExistingCheck(_, nth) => nth,
             _ => return None,
         };
-        self.stamps_of(b.key).nth(nth.into())
+        self.stamps_of(self.target(b)).nth(nth.into())
     }
 
     /// Everything that a backend may do next: a step, and a choice where the step has one.
@@ -310,12 +339,12 @@ impl Program {
         if s.broken.is_some() {
             return out;
         }
-        if b.free != NONE {
-            out.push((Step::Free, 0));
-            return out;
+        match b.todo.first() {
+            Some(Todo::Release(_)) => out.push((Step::Release, 0)),
+            Some(Todo::Free(_)) => out.push((Step::Free, 0)),
+            None => {}
         }
-        if !b.releases.is_empty() {
-            out.push((Step::Release, 0));
+        if !out.is_empty() {
             return out;
         }
         match b.pc {
@@ -359,7 +388,8 @@ impl Program {
             Pc::Evict => Step::Evict,
             Pc::Publish(_) => Step::Publish,
             Pc::FreeEvicted(_) | Pc::FreeReplaced(..) | Pc::FreeOwn(..) | Pc::FreeVictim(_) => Step::Free,
-            Pc::ReleaseExisting(_) => Step::Release,
+            // The last two have no step of their own: they follow on the last thing to do.
+            Pc::ReleaseExisting(_) | Pc::Adopt(_) | Pc::Private(_) => Step::Release,
             Pc::Commit(stage, ..) => self.stages()[stage as usize].step(),
             Pc::InPlace(stage, ..) => self.in_place_stages()[stage as usize].step(),
             Pc::Withdraw(i) if usize::from(i) < self.opened(&b.sending).len() => Step::Withdraw,
@@ -394,6 +424,11 @@ impl Program {
     }
 }
 
+/// The rows of the cells of an item.
+fn pair(cells: &[Row]) -> [Row; MEMBERS] {
+    [cells[0], cells.get(1).copied().unwrap_or(Row::UNKNOWN)]
+}
+
 /// A step being taken.
 struct Move<'p> {
     p: &'p Program,
@@ -416,13 +451,13 @@ impl Move<'_> {
     }
 
     fn take(&mut self, a: Action) -> Seen {
-        if self.b().free != NONE {
-            let slot = std::mem::replace(&mut self.b().free, NONE);
-            return self.free(slot);
-        }
-        if !self.b().releases.is_empty() {
-            let slot = self.b().releases.remove(0);
-            return self.release(slot);
+        if !self.b().todo.is_empty() {
+            let seen = match self.b().todo.remove(0) {
+                Todo::Release(slot) => self.release(slot),
+                Todo::Free(slot) => self.free(slot),
+            };
+            self.finish_list();
+            return seen;
         }
         match self.b().pc {
             Pc::Idle => self.start(a),
@@ -442,8 +477,7 @@ impl Move<'_> {
             }
             Pc::Publish(slot) => self.publish(slot),
             Pc::FreeReplaced(replaced, own) => {
-                self.answer_published(own);
-                self.finish_op();
+                self.published(own);
                 self.free(replaced)
             }
             Pc::FreeOwn(own, existing) => {
@@ -452,9 +486,11 @@ impl Move<'_> {
             }
             Pc::ExistingCheck(slot, i) => self.existing_check(slot, i),
             Pc::ReleaseExisting(slot) => {
-                self.answer_private();
-                self.release(slot)
+                let seen = self.release(slot);
+                self.stay_private(false);
+                seen
             }
+            Pc::Adopt(_) | Pc::Private(_) => Seen::Nothing,
             Pc::Commit(stage, i, clock) => self.commit(stage, i, clock),
             Pc::InPlace(stage, i, clock) => self.in_place(stage, i, clock),
             Pc::AcceptOwn => {
@@ -555,14 +591,17 @@ impl Move<'_> {
         let b = &mut self.s.backends[me];
         b.pc = Pc::Idle;
         b.key = NONE;
+        b.part = NONE;
+        b.members = [NONE; MEMBERS];
         b.row = Row::UNKNOWN;
+        b.second = Row::UNKNOWN;
         b.token = 0;
-        b.found = (Row::UNKNOWN, 0);
+        b.found = ([Row::UNKNOWN; MEMBERS], 0);
         b.mark = 0;
         b.doomed = false;
-        b.expected = Row::UNKNOWN;
+        b.expected = [Row::UNKNOWN; MEMBERS];
         b.sent = List::new();
-        b.probe = 0;
+        b.probe = [0; MEMBERS];
         b.after = 0;
         b.at += 1;
         if usize::from(b.at) == items[b.item as usize].len() {
@@ -573,19 +612,20 @@ impl Move<'_> {
 
     // ---- lookup -----------------------------------------------------------------------------------------------------
 
-    fn lookup(&mut self, k: Key, step: Step) -> Seen {
+    fn lookup(&mut self, k: Item, step: Step) -> Seen {
         let done = self.s.done;
         let sent = self.s.catalog.iter().map(|c| c.sent).collect();
+        let cells = self.p.cells(k);
         let b = self.b();
         b.key = k;
-        b.expected = b.stable[k as usize];
+        b.expected = pair(&b.stable[cells]);
         b.after = done;
         match step {
             Step::LocalHit => {
-                let row = b.local[k as usize].row;
-                self.answer(row, false);
+                let rows = b.local[k as usize].rows();
+                self.answer(rows, false);
                 self.finish_op();
-                Seen::Row { present: row.present() }
+                self.shown(k, rows)
             }
             Step::Accept => {
                 b.sent = sent;
@@ -619,9 +659,23 @@ impl Move<'_> {
         }
     }
 
+    /// What a scan or a local hit shows: is there a row? Of a list, that there is one: it is never absent itself.
+    fn shown(&self, item: Item, rows: [Row; MEMBERS]) -> Seen {
+        Seen::Row { present: self.p.list(item).is_some() || rows[0].present() }
+    }
+
+    /// The versions that are committed now, of the parts of what is looked for.
+    fn committed(&self, item: Item) -> [u8; MEMBERS] {
+        let mut versions = [0; MEMBERS];
+        for (version, key) in versions.iter_mut().zip(self.p.parts(item)) {
+            *version = self.s.catalog[key as usize].committed.version();
+        }
+        versions
+    }
+
     fn find(&mut self) -> Seen {
         let k = self.b().key;
-        self.b().probe = self.s.catalog[k as usize].committed.version();
+        self.b().probe = self.committed(k);
         let found = self.s.slots.iter().position(|slot| slot.linked() && slot.key == k);
         match found {
             None => self.go_load(),
@@ -636,7 +690,7 @@ impl Move<'_> {
     /// Takes a reference to the entry in a slot, and remembers what it says.
     fn hold(&mut self, slot: usize) {
         let entry = self.s.slots[slot];
-        self.b().found = (entry.row, entry.token);
+        self.b().found = (entry.rows(), entry.token);
         if self.p.memory() && !self.fault(Fault::ReferenceNotTaken) {
             self.s.slots[slot].references += 1;
         }
@@ -645,18 +699,20 @@ impl Move<'_> {
     /// Reads a stamp of the running lookup's key: its value, whether a token is good for it, and whether there are more.
     fn read_stamp(&mut self, nth: u8, token: u16) -> (Stamp, bool, bool) {
         let Some(at) = self.p.checking(&self.s.backends[self.me]) else { return (Stamp::default(), false, false) };
-        let more = self.p.stamps_of(self.b().key).nth(usize::from(nth) + 1).is_some();
+        let target = self.p.target(&self.s.backends[self.me]);
+        let more = self.p.stamps_of(target).nth(usize::from(nth) + 1).is_some();
         let stamp = match self.reading {
             Reading::Old(stamp) => stamp,
             Reading::Current | Reading::NoMessages => self.s.stamps[at],
         };
-        let (catalogs, databases) = (self.p.stripes as usize, self.p.stripes as usize + self.p.catalogs());
+        let kind = self.p.kind_of(at);
         let good = match self.p.fault {
             Some(Fault::CheckLeftOut) => true,
             Some(Fault::CheckIgnoresOpen) => stamp.mark <= token,
             Some(Fault::CheckIgnoresMark) => stamp.open == 0,
-            Some(Fault::CatalogNotChecked) if (catalogs..databases).contains(&at) => true,
-            Some(Fault::DatabaseNotChecked) if at >= databases => true,
+            Some(Fault::ListNotChecked) if kind == Kind::List => true,
+            Some(Fault::CatalogNotChecked) if kind == Kind::Catalog => true,
+            Some(Fault::DatabaseNotChecked) if kind == Kind::Database => true,
             _ => stamp.good(token),
         };
         let b = self.b();
@@ -669,6 +725,7 @@ impl Move<'_> {
         match (good, more) {
             (true, true) => self.b().pc = Pc::Check(slot, nth + 1),
             (true, false) => {
+                self.judge_found();
                 self.adopt(slot);
                 self.finish_op();
             }
@@ -682,17 +739,24 @@ impl Move<'_> {
 
     /// A shared entry becomes the answer, and goes into the local view.
     fn adopt(&mut self, slot: u8) {
-        let (row, mark) = (self.b().found.0, self.b().mark);
+        let (rows, mark) = (self.b().found.0, self.b().mark);
         let k = self.b().key as usize;
-        if self.reading == Reading::Current && row.version() < self.b().probe {
-            self.violate(Property::I1h);
-        }
-        self.b().local[k] = Local { row, slot };
+        self.b().local[k] = Local { row: rows[0], second: rows[1], slot };
         let newer = self.b().snapshot.as_ref().is_some_and(|snapshot| mark > snapshot.token);
         if newer && !self.fault(Fault::SnapshotKeptOnNewerHit) {
             self.b().snapshot = None;
         }
-        self.answer(row, true);
+        self.answer(rows, true);
+    }
+
+    /// An entry was found good: was it current at some instant since the probe began?
+    fn judge_found(&mut self) {
+        let (rows, probe) = (self.b().found.0, self.b().probe);
+        let parts = self.p.parts(self.p.target(&self.s.backends[self.me])).len();
+        let old = rows.iter().zip(probe).take(parts).any(|(row, version)| row.version() < version);
+        if self.reading == Reading::Current && old {
+            self.violate(Property::I1h);
+        }
     }
 
     fn unlink(&mut self, slot: u8) -> Seen {
@@ -702,7 +766,7 @@ impl Move<'_> {
         let mut free = false;
         if !memory {
             // Without modelled memory slot k is for key k: unlink only what was found invalid, not a newer entry.
-            if entry.linked() && (entry.row, entry.token) == found {
+            if entry.linked() && (entry.rows(), entry.token) == found {
                 *entry = Slot::FREE;
             }
         } else {
@@ -710,11 +774,10 @@ impl Move<'_> {
             entry.references = entry.references.saturating_sub(1);
             free = entry.references == 0 && entry.life == Life::Unlinked;
         }
-        if free {
-            self.s.slots[slot as usize].life = Life::Taken;
-            self.b().free = slot;
-        }
         self.go_load();
+        if free {
+            self.dispose(slot);
+        }
         Seen::Unlinked { slot, free }
     }
 
@@ -724,7 +787,7 @@ impl Move<'_> {
         let after = self.fault(Fault::TokenAfterSnapshot);
         let b = self.b();
         b.doomed = false;
-        b.found = (Row::UNKNOWN, 0);
+        b.found = ([Row::UNKNOWN; MEMBERS], 0);
         b.mark = 0;
         b.pc = match b.snapshot {
             Some(_) => Pc::Scan,
@@ -760,19 +823,25 @@ impl Move<'_> {
 
     fn scan(&mut self) -> Seen {
         let clock = self.s.clock;
-        let k = self.b().key as usize;
-        let toasted = self.p.keys[k].toasted;
+        let item = self.b().key;
+        let parts = self.p.parts(item);
+        let toasted = parts.iter().any(|k| self.p.keys[*k as usize].toasted);
         let fresh = self.fault(Fault::TokenAtMiss);
         let b = self.b();
-        let seen = b.snapshot.as_ref().map_or((Row::UNKNOWN, 0), |s| (s.rows[k], if fresh { clock } else { s.token }));
-        b.row = if b.own[k].finished.known() { b.own[k].finished } else { seen.0 };
-        b.token = seen.1;
-        let present = b.row.present();
+        let mut rows = [Row::UNKNOWN; MEMBERS];
+        if let Some(snapshot) = &b.snapshot {
+            for (row, k) in rows.iter_mut().zip(&parts) {
+                let own = b.own[*k as usize].finished;
+                *row = if own.known() { own } else { snapshot.rows[*k as usize] };
+            }
+            b.token = if fresh { clock } else { snapshot.token };
+        }
+        [b.row, b.second] = rows;
         b.pc = Pc::Nested;
         if !toasted {
             self.go_publish();
         }
-        Seen::Row { present }
+        self.shown(item, rows)
     }
 
     /// The accept inside a load, as detoasting makes it (A13).
@@ -794,16 +863,75 @@ impl Move<'_> {
         let covered = self.p.covers(&self.s.backends[self.me], self.s.backends[self.me].key);
         if covered && !self.fault(Fault::DirtyNotConsultedAtPublish) {
             self.answer_private();
+        } else if self.p.list(self.b().key).is_some() {
+            self.publish_part(0);
         } else {
             self.b().pc = Pc::PublishCheck(0);
         }
     }
 
+    /// Goes on with the first member from `part` on that has a row, or, if there is none, with the list itself.
+    fn publish_part(&mut self, part: usize) {
+        let rows = [self.b().row, self.b().second];
+        let next = (part..MEMBERS).find(|j| rows[*j].present());
+        let b = self.b();
+        b.part = next.map_or(NONE, |j| j as u8);
+        b.mark = 0;
+        b.found = ([Row::UNKNOWN; MEMBERS], 0);
+        b.probe = [0; MEMBERS];
+        b.pc = Pc::PublishCheck(0);
+    }
+
+    /// What is published next, and of a list both its rows.
+    fn target_rows(&mut self) -> [Row; MEMBERS] {
+        let b = self.b();
+        match b.part {
+            NONE => [b.row, b.second],
+            0 => [b.row, Row::UNKNOWN],
+            _ => [b.second, Row::UNKNOWN],
+        }
+    }
+
+    /// The load stays private: at once, or, with members published already, once they are released.
+    /// `useless`: because the token is too old, so the snapshot goes, too.
+    fn stay_private(&mut self, useless: bool) {
+        self.release_members();
+        self.b().pc = Pc::Private(useless);
+        self.finish_list();
+    }
+
+    /// The own members are not needed: somebody else's list is there, or there is to be none.
+    fn release_members(&mut self) {
+        let b = self.b();
+        let members = std::mem::replace(&mut b.members, [NONE; MEMBERS]);
+        b.todo.extend(members.into_iter().filter(|m| *m != NONE).map(Todo::Release));
+    }
+
+    /// Ends a lookup that waited for the last thing to do.
+    fn finish_list(&mut self) {
+        if !self.b().todo.is_empty() {
+            return;
+        }
+        match self.b().pc {
+            Pc::Adopt(slot) => {
+                self.adopt(slot);
+                self.finish_op();
+            }
+            Pc::Private(useless) => {
+                if useless {
+                    self.b().snapshot = None;
+                }
+                self.answer_private();
+            }
+            _ => {}
+        }
+    }
+
     fn answer_private(&mut self) {
         let k = self.b().key as usize;
-        let row = self.b().row;
-        self.b().local[k] = Local { row, slot: NONE };
-        self.answer(row, true);
+        let (row, second) = (self.b().row, self.b().second);
+        self.b().local[k] = Local { row, second, slot: NONE };
+        self.answer([row, second], true);
         self.finish_op();
     }
 
@@ -818,7 +946,7 @@ impl Move<'_> {
             } else if self.p.memory() {
                 self.b().pc = Pc::Allocate(false);
             } else {
-                self.b().pc = Pc::Publish(self.b().key);
+                self.b().pc = Pc::Publish(self.p.target(&self.s.backends[self.me]));
             }
             return Seen::Stamp(stamp);
         }
@@ -829,14 +957,12 @@ impl Move<'_> {
         if self.b().snapshot.as_ref().is_some_and(|s| stamp.open == 0 && s.exact >= stamp.mark && s.exact != 0) {
             self.violate(Property::Useful);
         }
-        if self.fault(Fault::SnapshotKeptWhenUseless) {
-            if let Some(snapshot) = &mut self.b().snapshot {
-                snapshot.useless = true;
-            }
-        } else {
-            self.b().snapshot = None;
+        if self.fault(Fault::SnapshotKeptWhenUseless)
+            && let Some(snapshot) = &mut self.b().snapshot
+        {
+            snapshot.useless = true;
         }
-        self.answer_private();
+        self.stay_private(!self.fault(Fault::SnapshotKeptWhenUseless));
         Seen::Stamp(stamp)
     }
 
@@ -847,7 +973,7 @@ impl Move<'_> {
                 self.s.slots[slot].life = Life::Taken;
                 self.b().pc = Pc::Publish(slot as u8);
             }
-            None if again => self.answer_private(),
+            None if again => self.stay_private(false),
             None => self.b().pc = Pc::Evict,
         }
         Seen::Slot(free.map(|s| s as u8))
@@ -855,21 +981,22 @@ impl Move<'_> {
 
     fn make_room(&mut self, victim: u16) -> Seen {
         if victim == u16::from(NONE) {
-            self.answer_private();
+            self.stay_private(false);
             return Seen::Evicted(None);
         }
-        self.s.slots[victim as usize].life = Life::Taken;
+        self.take_out(victim as u8);
         self.b().pc = Pc::FreeEvicted(victim as u8);
         Seen::Evicted(Some(victim as u8))
     }
 
     fn publish(&mut self, slot: u8) -> Seen {
-        let (k, row, token) = (self.b().key, self.b().row, self.b().token);
+        let (k, token) = (self.p.target(&self.s.backends[self.me]), self.b().token);
+        let rows = self.target_rows();
         let memory = self.p.memory();
         let existing = self.s.slots.iter().position(|s| s.linked() && s.key == k);
         let stays = existing.filter(|e| self.s.slots[*e].token >= token && !self.fault(Fault::OlderReplacesNewer));
         if let Some(e) = stays {
-            self.b().probe = self.s.catalog[k as usize].committed.version();
+            self.b().probe = self.committed(k);
             self.hold(e);
             let own = if memory { Pc::FreeOwn(slot, e as u8) } else { Pc::ExistingCheck(e as u8, 0) };
             self.b().pc = own;
@@ -880,42 +1007,74 @@ impl Move<'_> {
         }
         let mut freed = None;
         if let Some(e) = existing.filter(|_| memory) {
-            let unreferenced = self.s.slots[e].references == 0;
-            self.s.slots[e].life = if unreferenced { Life::Taken } else { Life::Unlinked };
-            freed = unreferenced.then_some(e as u8);
+            if self.s.slots[e].references == 0 {
+                self.take_out(e as u8);
+                freed = Some(e as u8);
+            } else {
+                self.s.slots[e].life = Life::Unlinked;
+            }
         }
         let references = u8::from(memory);
-        self.s.slots[slot as usize] = Slot { life: Life::Linked, key: k, row, token, references };
+        // A list takes the references to its members over.
+        let members = match self.p.list(k) {
+            Some(_) => std::mem::replace(&mut self.b().members, [NONE; MEMBERS]),
+            None => [NONE; MEMBERS],
+        };
+        let [row, second] = rows;
+        self.s.slots[slot as usize] = Slot { life: Life::Linked, key: k, row, second, members, token, references };
         match freed {
             Some(e) => self.b().pc = Pc::FreeReplaced(e, slot),
-            None => {
-                self.answer_published(slot);
-                self.finish_op();
-            }
+            None => self.published(slot),
         }
         Seen::Published { slot, replaced: existing.map(|e| e as u8), existing: false }
     }
 
-    /// The own published entry becomes the answer.
-    fn answer_published(&mut self, slot: u8) {
-        let (k, row) = (self.b().key as usize, self.b().row);
-        self.b().local[k] = Local { row, slot };
-        self.answer(row, true);
+    /// The own published entry becomes the answer, or a member of the list that is being built.
+    fn published(&mut self, slot: u8) {
+        if self.b().part != NONE {
+            return self.member(slot);
+        }
+        let (k, rows) = (self.b().key as usize, [self.b().row, self.b().second]);
+        self.b().local[k] = Local { row: rows[0], second: rows[1], slot };
+        self.answer(rows, true);
+        self.finish_op();
+    }
+
+    /// A member of the list is in the shared table; the list will refer to it.
+    fn member(&mut self, slot: u8) {
+        let part = usize::from(self.b().part);
+        if self.p.memory() {
+            if self.fault(Fault::MembersNotPinned) {
+                let entry = &mut self.s.slots[slot as usize];
+                entry.references = entry.references.saturating_sub(1);
+            }
+            self.b().members[part] = slot;
+        }
+        self.publish_part(part + 1);
     }
 
     fn existing_check(&mut self, slot: u8, nth: u8) -> Seen {
         let (stamp, good, more) = self.read_stamp(nth, self.s.backends[self.me].found.1);
         let good = good || self.fault(Fault::ExistingNotChecked);
+        // Should a member show another row than the list's scan has read, then its cache has changed since, and the list is not
+        // published: its stamp is checked after this.
+        let member = self.b().part != NONE;
         if good && more {
             self.b().pc = Pc::ExistingCheck(slot, nth + 1);
         } else if good {
-            self.adopt(slot);
-            self.finish_op();
+            self.judge_found();
+            if member {
+                self.member(slot);
+            } else {
+                self.release_members();
+                self.b().pc = Pc::Adopt(slot);
+                self.finish_list();
+            }
         } else if self.p.memory() {
             self.b().mark = 0;
             self.b().pc = Pc::ReleaseExisting(slot);
         } else {
-            self.answer_private();
+            self.stay_private(false);
         }
         Seen::Stamp(stamp)
     }
@@ -927,10 +1086,28 @@ impl Move<'_> {
         entry.references = entry.references.saturating_sub(1);
         let free = entry.references == 0 && entry.life == Life::Unlinked && !self.fault(Fault::LastReferenceLeaks);
         if free {
-            self.s.slots[slot as usize].life = Life::Taken;
-            self.b().free = slot;
+            self.dispose(slot);
         }
         Seen::Released { slot, free }
+    }
+
+    /// An entry that nobody finds or refers to: what it refers to is released first, then its slot is given back.
+    fn dispose(&mut self, slot: u8) {
+        self.b().todo.insert(0, Todo::Free(slot));
+        self.take_out(slot);
+    }
+
+    /// Takes a slot out of the table, to be freed; a list's references to its members are to be released before.
+    fn take_out(&mut self, slot: u8) {
+        let entry = &mut self.s.slots[slot as usize];
+        entry.life = Life::Taken;
+        let members = std::mem::replace(&mut entry.members, [NONE; MEMBERS]);
+        if self.fault(Fault::MembersNotReleased) || self.fault(Fault::MembersNotPinned) {
+            return;
+        }
+        for member in members.into_iter().rev().filter(|m| *m != NONE) {
+            self.b().todo.insert(0, Todo::Release(member));
+        }
     }
 
     fn free(&mut self, slot: u8) -> Seen {
@@ -948,7 +1125,7 @@ impl Move<'_> {
             .map(|v| v as u8);
         match victim {
             Some(v) => {
-                self.s.slots[v as usize].life = Life::Taken;
+                self.take_out(v);
                 self.b().pc = Pc::FreeVictim(v);
             }
             None => self.finish_op(),
@@ -965,8 +1142,13 @@ impl Move<'_> {
             let sent = self.s.catalog[k].sent.max(self.s.catalog[k].unlocked);
             let b = self.b();
             b.floor[k] = b.floor[k].max(sent);
-            if b.answered[k] <= b.floor[k] {
-                b.answered[k] = 0;
+        }
+        for item in 0..self.p.items() as Item {
+            for (cell, k) in self.p.cells(item).zip(self.p.parts(item)) {
+                let b = self.b();
+                if b.answered[cell] <= b.floor[k as usize] {
+                    b.answered[cell] = 0;
+                }
             }
         }
     }
@@ -997,21 +1179,36 @@ impl Move<'_> {
             self.trim_ring();
         }
         if let Some(limit) = p.local {
-            let held = |b: &Backend| b.local.iter().filter(|l| l.row.known()).count();
-            if held(self.b()) > usize::from(limit) {
-                for l in self.b().local.iter_mut().filter(|l| l.slot == NONE) {
-                    *l = Local::ABSENT;
-                }
-            }
-            for k in 0..p.keys.len() {
-                if held(self.b()) > usize::from(limit) {
-                    self.drop_local(k);
-                }
-            }
+            let limit = usize::from(limit);
+            let (keys, all) = (p.keys.len(), p.items());
+            let held =
+                |b: &Backend, items: std::ops::Range<usize>| b.local[items].iter().filter(|l| l.row.known()).count();
+            // Keys make room before lists do.
+            let lists = held(self.b(), keys..all);
+            self.trim(0..keys, limit.saturating_sub(lists));
+            let left = held(self.b(), 0..keys);
+            self.trim(keys..all, limit.saturating_sub(left));
         }
         let slots = &self.s.slots;
-        self.s.backends[self.me].releases.sort_by_key(|slot| slots[*slot as usize].key);
+        self.s.backends[self.me].todo.sort_by_key(|todo| match todo {
+            Todo::Release(slot) | Todo::Free(slot) => slots[*slot as usize].key,
+        });
         Seen::Messages { count, reset: reset && self.reading != Reading::NoMessages }
+    }
+
+    /// Brings a part of the local view within a limit: private entries go first, then the smallest.
+    fn trim(&mut self, items: std::ops::Range<usize>, limit: usize) {
+        let held = |b: &Backend| b.local[items.clone()].iter().filter(|l| l.row.known()).count();
+        if held(self.b()) > limit {
+            for l in self.b().local[items.clone()].iter_mut().filter(|l| l.slot == NONE) {
+                *l = Local::ABSENT;
+            }
+        }
+        for k in items.clone() {
+            if held(self.b()) > limit {
+                self.drop_local(k);
+            }
+        }
     }
 
     /// One message: obeyed if it is of the own database, or of a shared catalog (A28, A31).
@@ -1027,8 +1224,12 @@ impl Move<'_> {
             self.fault(Fault::AcceptDropsOne),
         );
         if !keeps {
-            for k in p.named(message).map(usize::from) {
+            for k in (0..p.items()).filter(|k| p.names(message, *k as Item)) {
                 let held = self.b().local[k].row;
+                let list = k >= p.keys.len();
+                if list && self.fault(Fault::AcceptKeepsLists) {
+                    continue;
+                }
                 if held.known() && (held.present() || !negative) && !(whole && self.fault(Fault::CatalogKeepsLocal)) {
                     self.drop_local(k);
                     if one {
@@ -1041,7 +1242,11 @@ impl Move<'_> {
             self.b().snapshot = None;
         }
         let key = self.b().key;
-        let doomed = key != NONE && p.names(message, key) && !(whole && self.fault(Fault::CatalogDoesNotDoom));
+        let list = key != NONE && p.list(key).is_some();
+        let doomed = key != NONE
+            && p.names(message, key)
+            && !(whole && self.fault(Fault::CatalogDoesNotDoom))
+            && !(list && self.fault(Fault::ListNotDoomed));
         if doomed && !self.fault(Fault::LoadNotDoomed) {
             self.b().doomed = true;
         }
@@ -1049,7 +1254,7 @@ impl Move<'_> {
 
     fn after_reset(&mut self) {
         if !self.fault(Fault::ResetKeepsLocal) {
-            (0..self.p.keys.len()).for_each(|k| self.drop_local(k));
+            (0..self.p.items()).for_each(|k| self.drop_local(k));
         }
         let (undoomed, clears) = (self.fault(Fault::ResetDoesNotDoom), self.fault(Fault::ResetClearsDirty));
         let b = self.b();
@@ -1069,14 +1274,14 @@ impl Move<'_> {
         let b = self.b();
         let local = std::mem::replace(&mut b.local[k], Local::ABSENT);
         if memory && local.row.known() && local.slot != NONE {
-            b.releases.push(local.slot);
+            b.todo.push(Todo::Release(local.slot));
         }
     }
 
     /// Takes everything that some of the messages name out of the local view.
     fn drop_named(&mut self, messages: &[Message]) {
         let p = self.p;
-        for k in (0..p.keys.len()).filter(|k| messages.iter().any(|m| p.names(*m, *k as Key))) {
+        for k in (0..p.items()).filter(|k| messages.iter().any(|m| p.names(*m, *k as Item))) {
             self.drop_local(k);
         }
     }
@@ -1449,9 +1654,42 @@ impl Move<'_> {
 
     // ---- judgement --------------------------------------------------------------------------------------------------
 
-    /// The running lookup answers `row`; `missed` if the local view did not have it.
-    fn answer(&mut self, row: Row, missed: bool) {
-        let k = self.b().key as usize;
+    /// The running lookup answers; `missed` if the local view did not have it.
+    fn answer(&mut self, rows: [Row; MEMBERS], missed: bool) {
+        let item = self.b().key;
+        let parts = self.p.parts(item);
+        let cells = self.p.cells(item);
+        for ((k, row), cell) in parts.iter().zip(rows).zip(cells.clone()) {
+            self.answer_part(usize::from(*k), row, cell);
+        }
+        if self.b().expected[0].known() && self.b().expected != rows {
+            self.violate(Property::A7);
+        }
+        if missed {
+            let p = self.p;
+            let b = self.b();
+            let behind = |item: usize| {
+                let rows = b.local[item].rows().into_iter().zip(p.parts(item as Item));
+                let old = |(row, k): (Row, Key)| row.version() < b.sent.get(usize::from(k)).copied().unwrap_or(0);
+                b.local[item].row.known() && rows.into_iter().any(old)
+            };
+            if (0..b.local.len()).any(behind) {
+                self.violate(Property::Composite);
+            }
+        }
+        let record = self.p.record;
+        let b = self.b();
+        for (row, cell) in rows.into_iter().zip(cells) {
+            b.stable[cell] = row;
+        }
+        if record {
+            let (after, [row, second]) = (b.after, rows);
+            b.answers.push(Answer { row, second, after });
+        }
+    }
+
+    /// What is answered for one key, by itself or as a member of a list.
+    fn answer_part(&mut self, k: usize, row: Row, cell: usize) {
         let c = self.s.catalog[k].clone();
         let own = self.b().own[k];
         let version = row.version();
@@ -1465,29 +1703,12 @@ impl Move<'_> {
         if version < self.b().floor[k] {
             self.violate(Property::A1);
         }
-        if version < self.b().answered[k] {
+        if version < self.b().answered[cell] {
             self.violate(Property::A8);
         }
-        if self.b().expected.known() && self.b().expected != row {
-            self.violate(Property::A7);
-        }
-        let b = self.b();
-        if missed {
-            let behind =
-                |i: usize| b.local[i].row.known() && b.local[i].row.version() < b.sent.get(i).copied().unwrap_or(0);
-            if (0..b.local.len()).any(behind) {
-                self.violate(Property::Composite);
-            }
-        }
-        let record = self.p.record;
         let b = self.b();
         if !mine && version > b.floor[k] {
-            b.answered[k] = b.answered[k].max(version);
-        }
-        b.stable[k] = row;
-        if record {
-            let after = b.after;
-            b.answers.push(Answer { row, after });
+            b.answered[cell] = b.answered[cell].max(version);
         }
     }
 
@@ -1498,13 +1719,16 @@ impl Move<'_> {
         let wrong = |slot: &Slot| {
             slot.linked()
                 && p.stamps_of(slot.key).all(|i| s.stamps[i].good(slot.token))
-                && slot.row != s.catalog[slot.key as usize].committed
+                && p.parts(slot.key).iter().zip(slot.rows()).any(|(k, row)| row != s.catalog[*k as usize].committed)
         };
         let mut broken = s.slots.iter().any(wrong).then_some(Property::I1);
         for b in &s.backends {
-            let newer = |k: usize, snapshot: &Snapshot| {
-                let held = b.local[k].row;
-                held.known() && held != b.own[k].finished && held.version() > snapshot.rows[k].version()
+            let newer = |item: usize, snapshot: &Snapshot| {
+                let newer = |(k, held): (Key, Row)| {
+                    let k = usize::from(k);
+                    held != b.own[k].finished && held.version() > snapshot.rows[k].version()
+                };
+                b.local[item].row.known() && p.parts(item as Item).into_iter().zip(b.local[item].rows()).any(newer)
             };
             if b.snapshot.as_ref().is_some_and(|snapshot| (0..b.local.len()).any(|k| newer(k, snapshot))) {
                 broken = broken.or(Some(Property::A9));
@@ -1513,7 +1737,9 @@ impl Move<'_> {
                 let altered = |k: usize| {
                     let l = b.local[k];
                     let alive = |slot: &Slot| {
-                        matches!(slot.life, Life::Linked | Life::Unlinked) && slot.key == k as Key && slot.row == l.row
+                        matches!(slot.life, Life::Linked | Life::Unlinked)
+                            && slot.key == k as Item
+                            && slot.rows() == l.rows()
                     };
                     l.row.known() && l.slot != NONE && !alive(&s.slots[l.slot as usize])
                 };
@@ -1523,9 +1749,22 @@ impl Move<'_> {
             }
         }
         if p.memory() {
+            // A list that somebody can find or has, and one of its members is gone.
+            let altered = |slot: &Slot| {
+                let lives = |(member, row): (u8, Row)| {
+                    let entry = &s.slots[member as usize];
+                    matches!(entry.life, Life::Linked | Life::Unlinked) && entry.row == row
+                };
+                let members = slot.members.into_iter().zip(slot.rows()).filter(|(member, _)| *member != NONE);
+                matches!(slot.life, Life::Linked | Life::Unlinked) && !members.into_iter().all(lives)
+            };
+            if s.slots.iter().any(altered) {
+                broken = broken.or(Some(Property::A39));
+            }
             for (i, slot) in s.slots.iter().enumerate() {
                 let i = i as u8;
-                let held = s.backends.iter().flat_map(|b| b.references()).filter(|r| *r == i).count();
+                let members = s.slots.iter().flat_map(|slot| slot.members).filter(|m| *m == i).count();
+                let held = members + s.backends.iter().flat_map(|b| b.references()).filter(|r| *r == i).count();
                 let taken = s.backends.iter().flat_map(|b| b.taken()).filter(|r| *r == i).count();
                 let counted = match slot.life {
                     Life::Free => held == 0 && taken == 0,
@@ -1533,7 +1772,8 @@ impl Move<'_> {
                     Life::Linked => held == usize::from(slot.references) && taken == 0,
                     Life::Unlinked => held == usize::from(slot.references) && taken == 0 && held > 0,
                 };
-                if !counted && !self.fault(Fault::ReferenceNotTaken) {
+                let uncounted = self.fault(Fault::ReferenceNotTaken) || self.fault(Fault::MembersNotPinned);
+                if !counted && !uncounted {
                     broken = broken.or(Some(Property::Leak));
                 }
             }

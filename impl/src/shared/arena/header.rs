@@ -9,7 +9,7 @@ use crate::shared::segment::{At, Config, HEADER_UNITS, Layout, Uniform};
 /// The first unit of every segment: the bytes "catcache".
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"catcache");
 /// Version of the layout; to be raised with every change of it.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 /// Reads differently on a machine of the other byte order.
 pub(crate) const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 
@@ -26,7 +26,7 @@ pub(super) mod field {
     pub(crate) const READY: At = At(4);
     /// The parameters of the layout, one unit each, and then the check sum over them.
     pub(crate) const PARAMETERS: At = At(5);
-    pub(crate) const PARAMETER_COUNT: u32 = 11;
+    pub(crate) const PARAMETER_COUNT: u32 = 12;
     pub(crate) const CHECK_SUM: At = At(PARAMETERS.0 + PARAMETER_COUNT);
     const _: () = assert!(CHECK_SUM.0 < HEADER_UNITS);
 }
@@ -46,6 +46,7 @@ fn parameters(layout: &Layout) -> [u64; field::PARAMETER_COUNT as usize] {
         c.uniform.map_or(0, |uniform| uniform.slots.into()),
         c.uniform.map_or(0, |uniform| uniform.bytes.into()),
         c.plain_stripes.into(),
+        c.lists.into(),
     ]
 }
 
@@ -127,6 +128,7 @@ fn config_of(parameters: &[u64]) -> Option<Config> {
         partitions,
         buckets: small(1)?.checked_mul(partitions)?,
         stripes: small(2)?,
+        lists: small(11)?,
         catalogs: small(3)?,
         databases: small(4)?,
         backends: small(5)?,

@@ -285,6 +285,18 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(self.base.add(begin as usize), bytes) }
     }
 
+    /// Plain data of a slot that is owned.
+    #[inline(always)]
+    pub(crate) fn get_owned(&self, at: At) -> u64 {
+        self.get(at)
+    }
+
+    /// Bytes of a slot that is owned.
+    #[inline(always)]
+    pub(crate) fn read_owned(&self, at: At, bytes: usize) -> &[u8] {
+        self.read(at, bytes)
+    }
+
     /// Bytes of a slot that is owned.
     #[inline]
     pub(crate) fn write(&self, at: At, bytes: &[u8]) {

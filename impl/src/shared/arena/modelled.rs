@@ -265,6 +265,16 @@ impl Arena {
         self.tracker(region).read();
     }
 
+    /// The slot is nobody else's: neither found nor referred to. That it is not in the slab is not seen here, but the slab's
+    /// writes, or those of the next owner, are then not ordered after this read.
+    fn may_read_owned(&self, at: At) {
+        let region = self.plain(at);
+        let Region::Content(slot) = region else { panic!("{at:?} is not of a slot, but {region:?}") };
+        let word = self.entry_word(slot);
+        assert!(word.references() == 0 && !word.linked(), "{at:?}: slot {slot} is not owned, but {word:?}");
+        self.tracker(region).read();
+    }
+
     fn may_write(&self, at: At) {
         let region = self.plain(at);
         match region {
@@ -333,14 +343,29 @@ impl Arena {
 
     /// Bytes of a slot that is referenced, or whose chain is locked.
     pub(crate) fn read(&self, at: At, bytes: usize) -> &[u8] {
+        self.bytes(at, bytes, Arena::may_read)
+    }
+
+    fn bytes(&self, at: At, bytes: usize, may_read: fn(&Arena, At)) -> &[u8] {
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES as usize)).unwrap_or(u32::MAX);
         for unit in 0..units {
-            self.may_read(at + unit);
+            may_read(self, at + unit);
         }
         let run = &self.plain[at.0 as usize..][..units as usize];
         // SAFETY: `run` is contiguous and covers the bytes; nobody writes them while the reference lasts, which
         // `may_write` checks.
         unsafe { std::slice::from_raw_parts(run.as_ptr().cast(), bytes) }
+    }
+
+    /// Plain data of a slot that is owned.
+    pub(crate) fn get_owned(&self, at: At) -> u64 {
+        self.may_read_owned(at);
+        self.peek(at)
+    }
+
+    /// Bytes of a slot that is owned.
+    pub(crate) fn read_owned(&self, at: At, bytes: usize) -> &[u8] {
+        self.bytes(at, bytes, Arena::may_read_owned)
     }
 
     /// Bytes of a slot that is owned.
@@ -443,9 +468,12 @@ fn map_units(layout: &Layout, uniform: Uniform) -> (Vec<Unit>, u32) {
     };
     let config = &layout.config;
     word(&mut fill, layout.clock);
-    for (first, count) in
-        [(layout.stripes, config.stripes), (layout.catalogs, config.catalogs), (layout.databases, config.databases)]
-    {
+    for (first, count) in [
+        (layout.stripes, config.stripes),
+        (layout.lists, config.lists),
+        (layout.catalogs, config.catalogs),
+        (layout.databases, config.databases),
+    ] {
         for number in 0..count {
             word(&mut fill, first + number);
         }
