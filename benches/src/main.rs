@@ -25,6 +25,12 @@ enum Command {
         /// Scopes or faults; all of them if none is named.
         #[arg(value_name = "SCOPE|FAULT")]
         names: Vec<String>,
+        /// This fault, with its shortest counterexample; may be repeated.
+        #[arg(long, value_name = "NAME")]
+        fault: Vec<String>,
+        /// List the faults, each with its scope and the property that it breaks, and check nothing.
+        #[arg(long, conflicts_with_all = ["names", "fault", "full"])]
+        faults: bool,
         /// The large scopes too.
         #[arg(long)]
         full: bool,
@@ -43,6 +49,13 @@ enum Command {
         /// Pin the counts anew, in the checkout; for after a change that was meant.
         #[arg(long, conflicts_with = "full")]
         pin: bool,
+        /// Of one file: the shortest run of the model to this outcome, or the rules that forbid it. Whole, as `conform FILE`
+        /// prints outcomes, or in part, as in `never` and `sometimes`: "reader = v0 after writer and loader = v1".
+        #[arg(long, value_name = "OUTCOME", requires = "files", conflicts_with_all = ["full", "pin"])]
+        explain: Option<String>,
+        /// Draw that run as a sequence diagram.
+        #[arg(long, value_name = "FILE", requires = "explain")]
+        svg: Option<PathBuf>,
         /// Write the report as JSON.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -96,8 +109,14 @@ fn main() -> ExitCode {
     let serves = matches!(arguments.command, Command::Explore { .. });
     let stop = if serves { Arc::default() } else { front::stop_on_interrupt() };
     let done = match arguments.command {
-        Command::Check { names, full, json } => front::check_command(&names, full, json.as_deref(), &stop),
-        Command::Conform { files, full, pin, json } => {
+        Command::Check { faults: true, json, .. } => front::list_faults(json.as_deref()),
+        Command::Check { names, fault, full, json, .. } => {
+            front::check_command(&names, &fault, full, json.as_deref(), &stop)
+        }
+        Command::Conform { files, explain: Some(outcome), svg, json, .. } => {
+            front::explain_command(&files, &outcome, svg.as_deref(), json.as_deref(), &stop)
+        }
+        Command::Conform { files, full, pin, json, .. } => {
             front::conform_command(&files, full, pin, json.as_deref(), &stop)
         }
         Command::Bench { full, unverified, json } => front::bench_command(full, unverified, json.as_deref(), &stop),

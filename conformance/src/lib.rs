@@ -9,10 +9,11 @@
 //!                 real threads: outcomes ⊆ allowed; oracle                  shares nothing with the model
 //! ```
 //!
-//! [`litmus`] reads the files; [`refinement`] says which value of the code each variable of the model stands for;
-//! [`replay`] and [`acceptance`] hold the two together step by step; [`outcomes`] runs the files on real threads;
-//! [`oracle`] judges long random histories by rules of its own; [`suite`] does it all, with faults of the code
-//! ([`rules`]) that must be caught; [`seal`] records that this very code has passed.
+//! [`litmus`] reads the files; [`explain`] says why an outcome of one comes about, or which rule forbids it;
+//! [`refinement`] says which value of the code each variable of the model stands for; [`replay`] and [`acceptance`] hold
+//! the two together step by step; [`outcomes`] runs the files on real threads; [`oracle`] judges long random histories by
+//! rules of its own; [`suite`] does it all, with faults of the code ([`rules`]) that must be caught; [`seal`] records that
+//! this very code has passed.
 //!
 //! # What is not checked
 //!
@@ -32,6 +33,7 @@
 
 pub mod acceptance;
 pub mod desk;
+pub mod explain;
 pub mod litmus;
 pub mod oracle;
 pub mod outcomes;

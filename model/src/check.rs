@@ -3,9 +3,10 @@
 //! A verdict comes from a run without time-out, target or boundary, whose counts equal the pinned ones. A fault's run
 //! must find a counterexample, the shortest (breadth first, one thread).
 
-use crate::coherence::{Action, Coherence, Fault, Property, Scope};
+use crate::coherence::{Action, Coherence, Fault, Program, Property, Scope, State};
 use crate::coverage::Coverage;
-use stateright::{Checker, HasDiscoveries, Model};
+use stateright::{Checker, HasDiscoveries, Model, Path};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ pub struct ScopeVerdict {
     pub generated: usize,
     /// Wall time.
     pub took: Duration,
-    /// Properties that were broken, with the run that breaks each as columns.
+    /// Properties that were broken, with a shortest run that breaks each as columns.
     pub broken: Vec<(String, String)>,
     /// The counts that were pinned.
     pub pinned: (usize, usize),
@@ -62,17 +63,18 @@ pub fn scope_unless(
 }
 
 fn explored(scope: &Scope, threads: usize, coverage: &Coverage, stop: Arc<AtomicBool>) -> ScopeVerdict {
-    let model = Coherence { stop, ..Coherence::new(scope.program.clone()) };
+    let model = Coherence { stop: Arc::clone(&stop), ..Coherence::new(scope.program.clone()) };
     let taken = Arc::clone(&model.coverage);
     let start = Instant::now();
     let checker = model.checker().threads(threads).spawn_dfs().join();
     let took = start.elapsed();
     coverage.merge(&taken);
-    let broken = checker
-        .discoveries()
-        .into_iter()
-        .map(|(name, path)| (name.to_owned(), crate::diagram::columns(&scope.program, &path.into_actions())))
-        .collect();
+    let shown = |(name, path): (&'static str, Path<State, Action>)| {
+        // Found depth first it may be of any length.
+        let run = shortest(&scope.program, &[name], &stop).remove(name).unwrap_or(path);
+        (name.to_owned(), crate::diagram::columns(&scope.program, &run.into_actions()))
+    };
+    let broken = checker.discoveries().into_iter().map(shown).collect();
     ScopeVerdict {
         scope: scope.name,
         unique: checker.unique_state_count(),
@@ -81,6 +83,17 @@ fn explored(scope: &Scope, threads: usize, coverage: &Coverage, stop: Arc<Atomic
         broken,
         pinned: (scope.unique, scope.generated),
     }
+}
+
+/// Looks, breadth first, for a shortest run to a state that breaks one of these properties.
+fn shortest(
+    program: &Program,
+    names: &[&'static str],
+    stop: &Arc<AtomicBool>,
+) -> HashMap<&'static str, Path<State, Action>> {
+    let model = Coherence { stop: Arc::clone(stop), ..Coherence::new(program.clone()) };
+    let any = HasDiscoveries::AnyOf(names.iter().copied().collect());
+    model.checker().threads(1).finish_when(any).spawn_bfs().join().discoveries()
 }
 
 /// What the run of a fault said.

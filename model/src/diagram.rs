@@ -1,7 +1,8 @@
 //! Runs for people: columns on a terminal, one per backend, and a sequence diagram for the Explorer.
 
 use crate::coherence::state::{Life, NONE, Own, Pc, Row};
-use crate::coherence::{Action, Op, Program, Seen, State, Step};
+use crate::coherence::{Action, KeySpec, Op, Program, Property, Seen, State, Step};
+use crate::search::step_on;
 use std::fmt::Write;
 
 /// A row as litmus files write it.
@@ -42,6 +43,38 @@ pub fn op(program: &Program, op: Op) -> String {
         Op::DropDatabase(_) => "dropdb",
     };
     format!("{word} {key}").trim_end().into()
+}
+
+/// A program in words: its keys and sizes, then who may do what.
+pub fn program(program: &Program) -> String {
+    let database = |n: u8| if n == 1 { String::new() } else { format!(" database {n}") };
+    let key = |k: &KeySpec| {
+        let (absent, toasted) = (if k.present { "" } else { " absent" }, if k.toasted { " toasted" } else { "" });
+        format!("{} = {}/{}{absent}{toasted}{}", k.name, k.cache, k.hash, database(k.database))
+    };
+    let keys: Vec<String> = program.keys.iter().map(key).collect();
+    let mut text = format!("keys {}", keys.join(", "));
+    for list in &program.lists {
+        let [first, second] = list.members.map(|k| program.name(k));
+        let _ = write!(text, "; list {} of {first} {second}", list.name);
+    }
+    let _ = write!(text, "; stripes {}, ring {}", program.stripes, program.ring);
+    for (what, size) in [("entries", program.entries), ("local", program.local), ("escalate", program.escalate)] {
+        if let Some(size) = size {
+            let _ = write!(text, ", {what} {size}");
+        }
+    }
+    for plan in &program.plans {
+        let item = |ops: &Vec<Op>| ops.iter().map(|o| op(program, *o)).collect::<Vec<_>>().join("; ");
+        let items: Vec<String> = plan.items.iter().map(item).collect();
+        let how = match (plan.starts, items.len()) {
+            (1, 1) => String::new(),
+            (n, 1) => format!("up to {n} times "),
+            (n, _) => format!("up to {n} of "),
+        };
+        let _ = write!(text, "\nbackend {}{}: {how}{}", plan.name, database(plan.database), items.join(" | "));
+    }
+    text
 }
 
 /// A step with its choice, where there is one.
@@ -115,14 +148,25 @@ struct Line {
     at: usize,
     /// The operation that begins here.
     starts: Option<String>,
-    /// The step, with what it saw.
-    text: String,
+    /// The step.
+    step: String,
+    /// What it saw; empty where it saw nothing.
+    saw: String,
     /// What the operation that ends here answers.
     answer: Option<String>,
+    /// The property that it breaks.
+    breaks: Option<Property>,
     /// To whom it speaks.
     to: Partner,
     /// Does the backend stand between two operations now?
     ends: bool,
+}
+
+impl Line {
+    /// The step, with what it saw.
+    fn text(&self) -> String {
+        if self.saw.is_empty() { self.step.clone() } else { format!("{} ({})", self.step, self.saw) }
+    }
 }
 
 /// Whose data a step touches.
@@ -168,8 +212,6 @@ fn partner(step: Step) -> Partner {
 fn line(program: &Program, state: &State, a: &Action, next: &State, s: Seen) -> Line {
     let at = a.backend as usize;
     let started = starts(program, state, at, a.choice);
-    let saw = seen(program, next, s);
-    let text = if saw.is_empty() { format!("{:?}", a.step) } else { format!("{:?} ({saw})", a.step) };
     let (before, after) = (&state.backends[at], &next.backends[at]);
     let key = match started {
         Some(Op::Lookup(k)) => Some(k),
@@ -178,33 +220,102 @@ fn line(program: &Program, state: &State, a: &Action, next: &State, s: Seen) -> 
     let ends = after.pc == Pc::Idle;
     let answer = key.map(|k| (k, &after.stable[program.cells(k)])).filter(|(_, shown)| ends && shown[0].known());
     let answer = answer.map(|(k, shown)| format!("{} = {}", program.name(k), rows(shown)));
-    Line { at, starts: started.map(|o| op(program, o)), text, answer, to: partner(a.step), ends }
+    Line {
+        at,
+        starts: started.map(|o| op(program, o)),
+        step: format!("{:?}", a.step),
+        saw: seen(program, next, s),
+        answer,
+        breaks: next.broken,
+        to: partner(a.step),
+        ends,
+    }
 }
 
-/// A run from the start, told; and the state that it ends in. An action that can't be taken ends it, and says so.
+/// A run from the start, told, also past a property that it breaks; and the state that it ends in. An action that can't be
+/// taken ends it, and says so.
 fn tell(program: &Program, actions: &[Action]) -> (Vec<Line>, State) {
     let mut state = State::initial(program);
-    let mut lines = Vec::new();
+    let mut lines: Vec<Line> = Vec::new();
     for a in actions {
-        let Some((next, s)) = program.step(&state, *a) else {
-            let text = format!("{:?} is not possible here", a.step);
-            let at = a.backend as usize;
-            lines.push(Line { at, starts: None, text, answer: None, to: Partner::Nobody, ends: false });
+        let Some((next, s)) = step_on(program, state.clone(), *a) else {
+            let (at, step) = (a.backend as usize, format!("{:?} is not possible here", a.step));
+            let (saw, to) = (String::new(), Partner::Nobody);
+            lines.push(Line { at, starts: None, step, saw, answer: None, breaks: None, to, ends: false });
             break;
         };
-        lines.push(line(program, &state, a, &next, s));
+        let told = line(program, &state, a, &next, s);
+        // What is wrong from then on follows from the first.
+        let before = lines.iter().any(|l| l.breaks.is_some());
+        lines.push(Line { breaks: told.breaks.filter(|_| !before), ..told });
         state = next;
     }
     (lines, state)
+}
+
+/// "nobody can go on: a before [update l], waits for a lock; b ...", if that is so and not all have finished.
+fn deadlock(program: &Program, s: &State) -> Option<String> {
+    let s = State { broken: None, ..s.clone() };
+    let backends = 0..s.backends.len();
+    if s.finished() || !backends.clone().all(|b| program.choices(&s, b).is_empty()) {
+        return None;
+    }
+    let stuck = backends.filter(|b| !s.backends[*b].idle() || s.backends[*b].item != NONE);
+    let each: Vec<String> = stuck.map(|b| format!("{} {}", program.plans[b].name, stands(program, &s, b))).collect();
+    Some(format!("nobody can go on: {}", each.join("; ")))
+}
+
+/// What a run breaks, and at which of its lines, counted from 0.
+fn broken(lines: &[Line]) -> Option<(usize, Property)> {
+    lines.iter().enumerate().find_map(|(i, l)| Some((i, l.breaks?)))
+}
+
+/// "breaks I1: Every ..."; with the step where it is not the last.
+fn breaks(lines: &[Line]) -> Option<String> {
+    let (at, property) = broken(lines)?;
+    let step = if at + 1 == lines.len() { String::new() } else { format!("step {} ", at + 1) };
+    Some(format!("{step}breaks {}: {}", property.name(), property.about().trim()))
+}
+
+/// A step of a run, for reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// Who takes it.
+    pub backend: String,
+    /// The operation that begins with it.
+    pub operation: Option<String>,
+    /// Its name.
+    pub step: String,
+    /// What it saw; empty where it saw nothing.
+    pub saw: String,
+    /// What the operation that ends with it answers.
+    pub answer: Option<String>,
+    /// The property that the run breaks with it.
+    pub breaks: Option<Property>,
+}
+
+/// A run, step by step.
+pub fn told(program: &Program, actions: &[Action]) -> Vec<Told> {
+    let one = |l: Line| Told {
+        backend: program.plans[l.at].name.clone(),
+        operation: l.starts,
+        step: l.step,
+        saw: l.saw,
+        answer: l.answer,
+        breaks: l.breaks,
+    };
+    tell(program, actions).0.into_iter().map(one).collect()
 }
 
 /// A step, what it saw, and the state that it leads to.
 pub fn step(program: &Program, before: &State, a: &Action) -> Option<String> {
     let (next, s) = program.step(before, *a)?;
     let line = line(program, before, a, &next, s);
+    let text = line.text();
     let starts = line.starts.map(|o| format!("[{o}] ")).unwrap_or_default();
     let answer = line.answer.map(|o| format!(" => {o}")).unwrap_or_default();
-    Some(format!("{}: {starts}{}{answer}\n\n{}", program.plans[line.at].name, line.text, state(program, &next)))
+    let name = &program.plans[line.at].name;
+    Some(format!("{name}: {starts}{text}{answer}\n\n{}", state(program, &next)))
 }
 
 /// A state in words: what is shared, then each backend.
@@ -242,14 +353,14 @@ pub fn state(program: &Program, s: &State) -> String {
     text
 }
 
-/// Where a backend stands, and what it keeps for itself.
-fn place(program: &Program, s: &State, at: usize) -> String {
+/// Where a backend stands.
+fn stands(program: &Program, s: &State, at: usize) -> String {
     let b = &s.backends[at];
     // What it would do if nothing were broken.
     let next = program.choices(&State { broken: None, ..s.clone() }, at).first().map(|(step, _)| *step);
     let within = program.plans[at].items.get(b.item as usize).and_then(|i| i.get(b.at as usize));
     let within = within.map(|o| op(program, *o));
-    let mut text = match (within, next) {
+    match (within, next) {
         (Some(o), Some(step)) if b.pc == Pc::Idle => format!("before [{o}], next {step:?}"),
         (Some(o), Some(step)) => format!("in [{o}], next {step:?}"),
         (Some(o), None) => format!("before [{o}], waits for a lock"),
@@ -257,7 +368,13 @@ fn place(program: &Program, s: &State, at: usize) -> String {
         (None, Some(_)) => format!("idle, may start {} more", b.starts),
         (None, None) if b.starts > 0 => format!("idle, may start {} more, waits for a lock", b.starts),
         (None, None) => "done".into(),
-    };
+    }
+}
+
+/// Where a backend stands, and what it keeps for itself.
+fn place(program: &Program, s: &State, at: usize) -> String {
+    let b = &s.backends[at];
+    let mut text = stands(program, s, at);
     let of_keys = |shown: &dyn Fn(usize) -> Option<String>| -> String {
         let texts = (0..program.items()).filter_map(|k| Some(format!("{} = {}", program.name(k as u8), shown(k)?)));
         texts.collect::<Vec<_>>().join(", ")
@@ -293,15 +410,16 @@ fn place(program: &Program, s: &State, at: usize) -> String {
     text
 }
 
-/// A run as columns, one per backend, each line a step; the last line says what it broke.
+/// A run as columns, one per backend, each line a step; the last line says what it broke, and with which step where
+/// that is not the last.
 pub fn columns(program: &Program, actions: &[Action]) -> String {
-    let (lines, state) = tell(program, actions);
+    let (lines, end) = tell(program, actions);
     let texts: Vec<(usize, String)> = lines
-        .into_iter()
+        .iter()
         .map(|l| {
-            let starts = l.starts.map(|o| format!("[{o}] ")).unwrap_or_default();
-            let answer = l.answer.map(|o| format!(" => {o}")).unwrap_or_default();
-            (l.at, format!("{starts}{}{answer}", l.text))
+            let starts = l.starts.as_ref().map(|o| format!("[{o}] ")).unwrap_or_default();
+            let answer = l.answer.as_ref().map(|o| format!(" => {o}")).unwrap_or_default();
+            (l.at, format!("{starts}{}{answer}", l.text()))
         })
         .collect();
     let widths: Vec<usize> = (0..program.plans.len())
@@ -319,8 +437,11 @@ pub fn columns(program: &Program, actions: &[Action]) -> String {
         let indent: usize = widths[..*at].iter().map(|w| w + 2).sum();
         let _ = writeln!(out, "{:>3}  {:indent$}{text}", i + 1, "");
     }
-    if let Some(broken) = state.broken {
-        let _ = writeln!(out, "     breaks {}: {}", broken.name(), broken.about().trim());
+    if let Some(breaks) = breaks(&lines) {
+        let _ = writeln!(out, "     {breaks}");
+    }
+    if let Some(deadlock) = deadlock(program, &end) {
+        let _ = writeln!(out, "     {deadlock}");
     }
     out
 }
@@ -338,9 +459,9 @@ pub fn svg(program: &Program, actions: &[Action]) -> String {
     const TOP: usize = 46;
     const ROW: usize = 26;
     const GAP: usize = 110;
-    let (lines, end) = tell(program, actions);
+    let (lines, _) = tell(program, actions);
     let names: Vec<&str> = program.plans.iter().map(|p| p.name.as_str()).chain(["segment", "catalog"]).collect();
-    let right = |l: &Line| pixels(&l.text) + l.answer.as_deref().map_or(0, |a| pixels(a) + 30);
+    let right = |l: &Line| pixels(&l.text()) + l.answer.as_deref().map_or(0, |a| pixels(a) + 30);
     let left = |l: &Line| l.starts.as_deref().map_or(0, pixels);
     let widest =
         |at: usize, of: &dyn Fn(&Line) -> usize| lines.iter().filter(|l| l.at == at).map(of).max().unwrap_or(0);
@@ -352,8 +473,8 @@ pub fn svg(program: &Program, actions: &[Action]) -> String {
         xs.push(xs[at] + room.max(names).max(GAP));
     }
     let width = xs[xs.len() - 1] + 60;
-    let broken =
-        end.broken.map_or(Vec::new(), |b| wrap(&format!("breaks {}:{}", b.name(), b.about()), (width - 60) / 7));
+    let at_fault = broken(&lines).map(|(at, _)| at);
+    let broken = breaks(&lines).map_or(Vec::new(), |text| wrap(&text, (width - 60) / 7));
     let bottom = TOP + ROW * (lines.len() + 1);
     let height = bottom + 18 * broken.len() + 8;
     let mut out = format!(
@@ -372,7 +493,7 @@ pub fn svg(program: &Program, actions: &[Action]) -> String {
     for (i, l) in lines.iter().enumerate() {
         let y = TOP + ROW * (i + 1);
         let x = xs[l.at];
-        let colour = if end.broken.is_some() && i + 1 == lines.len() { "#c00" } else { "#036" };
+        let colour = if at_fault == Some(i) { "#c00" } else { "#036" };
         let _ = write!(out, "<text x='6' y='{}' fill='#777'>{}</text>", y + 4, i + 1);
         match l.to {
             Partner::Nobody => _ = write!(out, "<circle cx='{x}' cy='{y}' r='4' fill='{colour}'/>"),
@@ -398,7 +519,7 @@ pub fn svg(program: &Program, actions: &[Action]) -> String {
         let answer = l.answer.as_deref().map_or(String::new(), |a| {
             format!("<tspan dx='6' font-weight='bold' fill='#060'>=&gt; {}</tspan>", escape(a))
         });
-        let (x, y, text) = (x + 9, y - 5, escape(&l.text));
+        let (x, y, text) = (x + 9, y - 5, escape(&l.text()));
         let _ = write!(out, "<text x='{x}' y='{y}' fill='{colour}' {seam}>{text}{answer}</text>");
     }
     for (i, text) in broken.iter().enumerate() {

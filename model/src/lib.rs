@@ -2,8 +2,8 @@
 //!
 //! [`coherence`] is DESIGN section 3: stamps, tokens, brackets, loads, the local view, the ring. [`check`] runs a scope
 //! and gives a verdict that can be trusted; [`graph`] walks a small program's states and edges, for litmus outcomes,
-//! replay and progress; [`diagram`] prints runs as columns and pictures, and [`explorer`] shows them in a
-//! browser.
+//! replay and progress; [`search`] finds the shortest run to an end that is asked for; [`diagram`] prints runs as columns
+//! and pictures, and [`explorer`] shows them in a browser.
 //!
 //! This crate does not know the implementation. What both share is a vocabulary, and `catcache-conformance` holds the
 //! two together.
@@ -14,6 +14,7 @@ pub mod coverage;
 pub mod diagram;
 pub mod explorer;
 pub mod graph;
+pub mod search;
 
 /// The package folder in which this was compiled, for whoever vouches for a build.
 #[doc(hidden)]

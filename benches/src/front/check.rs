@@ -1,34 +1,52 @@
 //! `check`: the models.
 
-use super::record::{FaultField, ModelField, Record};
-use super::{bar, workers};
+use super::record::{FaultField, ModelField, Record, write_json};
+use super::{bar, listed, meant, workers};
 use anyhow::{Result, bail};
 use catcache_model::check;
 use catcache_model::coherence::scope::{Feature, Form};
 use catcache_model::coherence::{Fault, Property, Scope};
 use catcache_model::coverage::Coverage;
-use comfy_table::{Table, presets};
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The scopes and faults that names mean; all quick scopes and all faults if there are none.
-pub fn select(names: &[String], full: bool) -> Result<(Vec<Scope>, Vec<Fault>)> {
+/// The scopes and faults that are meant: `names` may be either, `named` are faults. All quick scopes and all faults if there
+/// are none; a name that is said twice counts once.
+pub fn select(names: &[String], named: &[String], full: bool) -> Result<(Vec<Scope>, Vec<Fault>)> {
     let all = Scope::all();
-    if names.is_empty() {
+    if names.is_empty() && named.is_empty() {
         let scopes = all.into_iter().filter(|s| full || s.form == Form::Quick).collect();
         return Ok((scopes, Fault::ALL.to_vec()));
     }
-    let (mut scopes, mut faults) = (Vec::new(), Vec::new());
+    let (mut scopes, mut faults): (Vec<Scope>, Vec<Fault>) = (Vec::new(), Vec::new());
     for name in names {
         if let Some(scope) = all.iter().find(|s| s.name == name) {
-            scopes.push(scope.clone());
+            if !scopes.iter().any(|s| s.name == name) {
+                scopes.push(scope.clone());
+            }
         } else if let Some(fault) = fault_named(name) {
             faults.push(fault);
         } else {
-            bail!("`{name}` is neither a scope nor a fault\n  {}", known_names());
+            bail!("`{name}` is neither a scope nor a fault{}\n  {}", meant(name, known()), known_names());
         }
     }
-    Ok((scopes, faults))
+    for name in named {
+        let Some(fault) = fault_named(name) else {
+            let known = Fault::ALL.iter().map(|f| f.name());
+            bail!("there is no fault `{name}`{}\n  {}", meant(name, known.clone()), listed("faults", known));
+        };
+        faults.push(fault);
+    }
+    let mut once: Vec<Fault> = Vec::new();
+    for fault in faults {
+        if !once.contains(&fault) {
+            once.push(fault);
+        }
+    }
+    Ok((scopes, once))
 }
 
 /// The fault of a name, in capital letters or small ones.
@@ -36,11 +54,49 @@ pub fn fault_named(name: &str) -> Option<Fault> {
     Fault::ALL.iter().copied().find(|f| f.name().eq_ignore_ascii_case(name))
 }
 
+/// The names of scopes and faults.
+pub fn known() -> impl Iterator<Item = &'static str> + Clone {
+    Scope::all().into_iter().map(|s| s.name).chain(Fault::ALL.iter().map(|f| f.name()))
+}
+
 /// The names that there are.
 pub fn known_names() -> String {
-    let scopes: Vec<&str> = Scope::all().iter().map(|s| s.name).collect();
-    let faults: Vec<&str> = Fault::ALL.iter().map(|f| f.name()).collect();
-    format!("scopes: {}\n  faults: {}", scopes.join(", "), faults.join(", "))
+    let scopes = listed("scopes", Scope::all().into_iter().map(|s| s.name));
+    format!("{scopes}\n  {}", listed("faults", Fault::ALL.iter().map(|f| f.name())))
+}
+
+/// The list of faults.
+#[derive(Serialize)]
+struct Faults {
+    faults: Vec<Listed>,
+}
+
+/// A fault: the rule that is broken, where that is looked for, and what it breaks there.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    scope: &'static str,
+    property: &'static str,
+    about: &'static str,
+}
+
+/// Prints the list of faults, and writes it.
+pub fn list_faults(json: Option<&Path>) -> Result<()> {
+    let one =
+        |f: &Fault| Listed { name: f.name(), scope: f.scope(), property: f.breaks().name(), about: f.about().trim() };
+    let list = Faults { faults: Fault::ALL.iter().map(one).collect() };
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["fault", "scope", "property", "what is broken"]);
+    for f in &list.faults {
+        table.add_row([f.name, f.scope, f.property, f.about]);
+    }
+    say!("{table}");
+    say!(
+        "{} faults (`catcache check --fault NAME` looks for one and prints the shortest counterexample)",
+        Fault::ALL.len()
+    );
+    write_json(json, &list)
 }
 
 /// Runs them. `whole`: all quick scopes run, so every branch of every step must have been taken.
@@ -139,7 +195,9 @@ pub fn show(record: &Record, columns: bool) {
         }
         say!("{table}");
         let (unique, seconds) = record.models.iter().fold((0, 0.0), |(u, s), m| (u + m.unique, s + m.seconds));
-        say!("models: {} scopes, {unique} distinct states, {seconds:.1} s", record.models.len());
+        let scopes = record.models.len();
+        let s = if scopes == 1 { "" } else { "s" };
+        say!("models: {scopes} scope{s}, {unique} distinct states, {seconds:.1} s");
         if record.models.len() > 1 {
             say!("{}", pairs());
         }
@@ -159,7 +217,10 @@ pub fn show(record: &Record, columns: bool) {
             );
         }
     }
-    say!("model faults caught: {caught}/{} (`catcache check FAULT` prints the shortest counterexample)", faults.len());
+    say!(
+        "model faults caught: {caught}/{} (`catcache check --fault NAME` prints the shortest counterexample)",
+        faults.len()
+    );
 }
 
 /// The pairs of features that meet in no scope.

@@ -59,7 +59,7 @@ pub fn run(record: &mut Record, chosen: Vec<Litmus>, full: bool, stop: &AtomicBo
             replayed: v.replayed.edges,
             loom: Explored {
                 bound: v.loom_bound,
-                complete: v.held() && !v.loom.broken_off,
+                complete: failure.is_none() && !v.loom.broken_off,
                 executions: v.loom.executions,
                 edges: v.loom.edges,
             },

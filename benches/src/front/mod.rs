@@ -8,6 +8,7 @@ mod screen;
 mod bench;
 mod check;
 mod conform;
+mod explain;
 mod record;
 
 use anyhow::{Context, Result, bail};
@@ -42,13 +43,20 @@ pub fn stop_on_interrupt() -> Arc<AtomicBool> {
 
 /// A report that can't be written should be known before the work, not after it.
 fn writable(json: Option<&Path>) -> Result<()> {
-    let Some(path) = json else { return Ok(()) };
+    can_write("report", json)
+}
+
+fn can_write(what: &str, path: Option<&Path>) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    if path.as_os_str() == "-" {
+        bail!("the {what} goes to a file, not to `-`: the screen is for people");
+    }
     let there = path.exists();
     std::fs::OpenOptions::new()
         .create(true)
         .append(true)
         .open(path)
-        .with_context(|| format!("the report can't be written to {}", path.display()))?;
+        .with_context(|| format!("the {what} can't be written to {}", path.display()))?;
     if !there {
         // No report is better than an empty one, should this run be cut short.
         std::fs::remove_file(path).ok();
@@ -65,6 +73,38 @@ fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// "; did you mean `tuple`?" if there is a name near enough to ask, or a few that have this one within.
+fn meant<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    const MOST: usize = 6;
+    let within = |k: &&str| name.len() > 1 && k.to_ascii_lowercase().contains(&name.to_ascii_lowercase());
+    let found: Vec<String> = match litmus::nearest(name, known.clone()) {
+        Some(near) => vec![format!("`{near}`")],
+        None => known.filter(within).map(|k| format!("`{k}`")).collect(),
+    };
+    if found.is_empty() || found.len() > MOST {
+        String::new()
+    } else {
+        format!("; did you mean {}?", found.join(" or "))
+    }
+}
+
+/// "scopes: tuple, collision, ..." in lines that fit a screen, those that follow indented.
+fn listed<'k>(what: &str, names: impl Iterator<Item = &'k str>) -> String {
+    const WIDTH: usize = 100;
+    let (mut text, mut width) = (format!("{what}:"), what.len() + 1);
+    for (i, name) in names.enumerate() {
+        let comma = if i == 0 { "" } else { "," };
+        if width + name.len() + 2 > WIDTH {
+            text += &format!("{comma}\n    {name}");
+            width = 4 + name.len();
+        } else {
+            text += &format!("{comma} {name}");
+            width += name.len() + 2;
+        }
+    }
+    text
+}
+
 fn bar(length: u64, what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{prefix:>10} [{bar:30}] {pos}/{len} {elapsed} {msg}");
     let bar = ProgressBar::new(length).with_prefix(what);
@@ -72,13 +112,27 @@ fn bar(length: u64, what: &'static str) -> ProgressBar {
 }
 
 /// `catcache check`.
-pub fn check_command(names: &[String], full: bool, json: Option<&Path>, stop: &Arc<AtomicBool>) -> Result<bool> {
+pub fn check_command(
+    names: &[String],
+    faults: &[String],
+    full: bool,
+    json: Option<&Path>,
+    stop: &Arc<AtomicBool>,
+) -> Result<bool> {
     writable(json)?;
-    let (scopes, faults) = check::select(names, full)?;
+    let all = names.is_empty() && faults.is_empty();
+    let (scopes, faults) = check::select(names, faults, full)?;
     let mut record = Record::new(&["conform", "bench"]);
-    check::run(&mut record, &scopes, &faults, names.is_empty(), stop);
-    check::show(&record, !names.is_empty());
+    check::run(&mut record, &scopes, &faults, all, stop);
+    check::show(&record, !all);
     record.finish(stop, json)
+}
+
+/// `catcache check --faults`.
+pub fn list_faults(json: Option<&Path>) -> Result<bool> {
+    writable(json)?;
+    check::list_faults(json)?;
+    Ok(true)
 }
 
 /// `catcache conform`.
@@ -100,6 +154,23 @@ pub fn conform_command(
     record.finish(stop, json)
 }
 
+/// `catcache conform FILE --explain OUTCOME`.
+pub fn explain_command(
+    files: &[String],
+    outcome: &str,
+    svg: Option<&Path>,
+    json: Option<&Path>,
+    stop: &AtomicBool,
+) -> Result<bool> {
+    let [file] = files else { bail!("--explain speaks of the outcomes of one litmus file, not of {}", files.len()) };
+    writable(json)?;
+    can_write("diagram", svg)?;
+    if svg.is_some() && svg == json {
+        bail!("report and diagram can't be one file");
+    }
+    explain::run(&find_litmus(file)?, outcome, svg, json, stop)
+}
+
 /// `catcache bench`.
 pub fn bench_command(full: bool, unverified: bool, json: Option<&Path>, stop: &AtomicBool) -> Result<bool> {
     writable(json)?;
@@ -112,7 +183,7 @@ pub fn bench_command(full: bool, unverified: bool, json: Option<&Path>, stop: &A
 /// `catcache verify`.
 pub fn verify_command(scope: &[String], json: Option<&Path>, stop: &Arc<AtomicBool>) -> Result<bool> {
     writable(json)?;
-    let (scopes, faults) = check::select(scope, false)?;
+    let (scopes, faults) = check::select(scope, &[], false)?;
     let mut record = Record::new(&[]);
     check::run(&mut record, &scopes, &faults, scope.is_empty(), stop);
     if !scope.is_empty() {
@@ -144,8 +215,12 @@ fn find_litmus(name: &str) -> Result<Litmus> {
         return Ok(found.clone());
     }
     if !Path::new(name).exists() {
-        let known: Vec<&str> = shipped.iter().map(|l| l.name.as_str()).collect();
-        bail!("there is no file `{name}`, and no shipped litmus file of that name; shipped are: {}", known.join(", "));
+        let known = shipped.iter().map(|l| l.name.as_str());
+        bail!(
+            "there is no file `{name}`, and no shipped litmus file of that name{}\n  {}",
+            meant(stem, known.clone()),
+            listed("shipped", known)
+        );
     }
     // Its text says the cause already; as a chain it would say it twice.
     Litmus::load(Path::new(name)).map_err(|e| anyhow::anyhow!("{e}"))
@@ -161,11 +236,15 @@ pub fn explore(name: &str, port: u16) -> Result<bool> {
         counterexample = catcache_model::check::fault(fault).map(|v| v.counterexample);
         Program { fault: Some(fault), ..scope.program }
     } else if looks_like_a_name(name) {
-        let known: Vec<String> = litmus::shipped()?.into_iter().map(|l| l.name).collect();
+        let files: Vec<String> = litmus::shipped()?.into_iter().map(|l| l.name).collect();
+        let files = files.iter().map(String::as_str);
+        let mut known: Vec<&str> = check::known().collect();
+        known.extend(files.clone());
         bail!(
-            "`{name}` is neither a scope, nor a fault, nor a litmus file\n  {}\n  litmus files: {}",
+            "`{name}` is neither a scope, nor a fault, nor a litmus file{}\n  {}\n  {}",
+            meant(name, known.iter().copied()),
             check::known_names(),
-            known.join(", ")
+            listed("litmus files", files)
         );
     } else {
         catcache_conformance::refinement::Map::new(&find_litmus(name)?).program

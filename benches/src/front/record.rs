@@ -188,18 +188,21 @@ impl Record {
             _ => "something did not hold",
         };
         say!("verdict: {} -- {say}", self.verdict);
-        if let Some(path) = json {
-            let text = serde_json::to_string_pretty(&self)? + "\n";
-            write_whole(path, &text)
-                .with_context(|| format!("the report could not be written to {}", path.display()))?;
-        }
+        write_json(json, &self)?;
         Ok(self.verdict == "held")
     }
 }
 
+/// Writes a report, if it is wanted.
+pub fn write_json(path: Option<&Path>, report: &impl Serialize) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let text = serde_json::to_string_pretty(report)? + "\n";
+    write_whole(path, &text).with_context(|| format!("the report could not be written to {}", path.display()))
+}
+
 /// Writes a file so that nobody finds half of it: as a draft beside it, which then takes its place. A device or a pipe,
 /// and a file in a folder that takes no draft, are written to.
-fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
+pub fn write_whole(path: &Path, text: &str) -> std::io::Result<()> {
     // A link stays one: the draft takes the place of what it leads to.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     if path.metadata().is_ok_and(|m| !m.is_file()) {

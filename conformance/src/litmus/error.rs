@@ -38,8 +38,9 @@ impl fmt::Display for LitmusError {
         let number = self.line.to_string();
         let margin = " ".repeat(number.len());
         // One column a character, or the caret would stand elsewhere.
-        let text: String = self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let caret = format!("{}{}", " ".repeat(self.column.saturating_sub(1)), "^".repeat(self.width.max(1)));
+        let text: Vec<char> = self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let (text, before) = around(&text, self.column.saturating_sub(1));
+        let caret = format!("{}{}", " ".repeat(before), "^".repeat(self.width.clamp(1, SHOWN)));
         writeln!(f, "{}", self.message)?;
         writeln!(f, "{margin}--> {}:{}:{}", self.file, self.line, self.column)?;
         writeln!(f, "{margin} |")?;
@@ -54,8 +55,24 @@ impl fmt::Display for LitmusError {
 
 impl std::error::Error for LitmusError {}
 
+/// Characters of a line that are shown: a line may be as long as it likes, a screen not.
+const SHOWN: usize = 160;
+
+/// A line, or the part of it around a place that is `before` characters behind its start; and how many characters then
+/// stand before that place.
+fn around(text: &[char], before: usize) -> (String, usize) {
+    if text.len() <= SHOWN {
+        return (text.iter().collect(), before);
+    }
+    let from = before.saturating_sub(SHOWN / 2).min(text.len());
+    let to = (from + SHOWN).min(text.len());
+    let (left, right) = (if from > 0 { "…" } else { "" }, if to < text.len() { "…" } else { "" });
+    let shown: String = text[from..to].iter().collect();
+    (format!("{left}{shown}{right}"), before - from + left.chars().count())
+}
+
 /// The one of `known` that `word` was probably meant to be, if any is near enough to be worth naming.
-pub(super) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     // A third of the letters wrong is a slip; more is another word.
     let most = (word.chars().count() / 3).clamp(1, 3);
     known
@@ -88,6 +105,26 @@ fn distance(a: &str, b: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_long_line_the_part_around_the_place_is_shown() {
+        let text = format!("{}X{}", "a".repeat(5_000), "b".repeat(5_000));
+        let error = LitmusError {
+            file: "f".into(),
+            line: 1,
+            column: 5_001,
+            width: 1,
+            text: text.into(),
+            fault: Fault::Grammar,
+            message: "m".into(),
+            hint: None,
+        };
+        let shown = error.to_string();
+        let lines: Vec<&str> = shown.lines().skip(3).collect();
+        assert!(lines.iter().all(|l| l.chars().count() < 200), "{shown}");
+        let place = |line: &str, c: char| line.chars().position(|found| found == c);
+        assert_eq!((place(lines[0], 'X'), place(lines[0], '…').is_some()), (place(lines[1], '^'), true), "{shown}");
+    }
 
     #[test]
     fn a_slip_is_recognised_and_another_word_is_not() {

@@ -60,12 +60,15 @@
 mod error;
 mod lex;
 mod meaning;
+mod outcome;
 mod parse;
 
 use std::fmt;
+use std::io::Read;
 use std::path::Path;
 
-pub use error::{Fault, LitmusError};
+pub use error::{Fault, LitmusError, nearest};
+pub use outcome::{Since, Want, Wanted};
 
 /// The grammar as the module's documentation shows it; the tests derive random files from it.
 pub const GRAMMAR: &str = include_str!("grammar.ebnf");
@@ -80,6 +83,8 @@ pub const OPS_MAX: usize = 8;
 pub const LISTS_MAX: usize = 2;
 /// Members of a list.
 pub const MEMBERS: usize = 2;
+/// Most bytes of one file, its story included.
+pub const BYTES_MAX: u64 = 64 * 1024;
 /// Largest size that a file may ask for: beyond it nothing is small on purpose any more.
 pub const SIZE_MAX: u32 = 64;
 /// Stripes, if the file doesn't say.
@@ -333,6 +338,12 @@ pub enum LoadError {
         /// Why.
         source: std::io::Error,
     },
+    /// It is too large for a litmus file, or has no end.
+    #[error("{file} is not a litmus file: it has more than {BYTES_MAX} bytes")]
+    TooLarge {
+        /// The path.
+        file: String,
+    },
     /// It isn't text.
     #[error("{file} is not a litmus file: byte {at} is not UTF-8 text")]
     NotText {
@@ -369,13 +380,19 @@ impl Litmus {
     /// Reads the file at `path`.
     ///
     /// # Errors
-    /// It can't be read, isn't text, or is refused.
+    /// It can't be read, isn't text, is too large, or is refused.
     pub fn load(path: &Path) -> Result<Litmus, LoadError> {
         let file = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|source| LoadError::Read { file: file.clone(), source })?;
+        let mut bytes = Vec::new();
+        let read = std::fs::File::open(path).and_then(|opened| opened.take(BYTES_MAX + 1).read_to_end(&mut bytes));
+        read.map_err(|source| LoadError::Read { file: file.clone(), source })?;
+        if bytes.len() as u64 > BYTES_MAX {
+            return Err(LoadError::TooLarge { file });
+        }
         let text =
             std::str::from_utf8(&bytes).map_err(|e| LoadError::NotText { file: file.clone(), at: e.valid_up_to() })?;
-        Ok(Litmus::parse(&file, text)?)
+        // Some editors begin a file with this mark.
+        Ok(Litmus::parse(&file, text.strip_prefix('\u{feff}').unwrap_or(text))?)
     }
 
     /// Number of the cache of key `key`: caches are numbered in the order in which `keys` names them first.

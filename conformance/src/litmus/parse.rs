@@ -38,9 +38,23 @@ pub(super) struct Reading<'t> {
     pub(super) op_spans: Vec<Vec<Span>>,
     /// Place of each backend's name.
     pub(super) backend_spans: Vec<Span>,
+    /// Where names that it may use are declared, for errors.
+    declared: &'static str,
 }
 
-impl Reading<'_> {
+impl<'t> Reading<'t> {
+    /// A line that stands for itself, about a file that has been read.
+    pub(super) fn of_line(file: &'t str, line: &'t str, litmus: Litmus) -> Reading<'t> {
+        Reading {
+            file,
+            lines: vec![line],
+            litmus,
+            op_spans: Vec::new(),
+            backend_spans: Vec::new(),
+            declared: "in the file",
+        }
+    }
+
     pub(super) fn error(&self, fault: Fault, at: Span, message: String, hint: Option<String>) -> LitmusError {
         let text = self.lines.get(at.line - 1).copied().unwrap_or_default().into();
         let (line, column, width) = (at.line, at.column, at.width);
@@ -83,7 +97,7 @@ impl Reading<'_> {
         self.litmus.keys.iter().map(|k| k.name.as_str()).chain(lists)
     }
 
-    fn backend(&self, (name, at): (&str, Span)) -> Result<usize, LitmusError> {
+    pub(super) fn backend(&self, (name, at): (&str, Span)) -> Result<usize, LitmusError> {
         let names = || self.litmus.backends.iter().map(|b| b.name.as_str());
         names().position(|n| n == name).ok_or_else(|| self.unknown("backend", name, at, names()))
     }
@@ -92,15 +106,15 @@ impl Reading<'_> {
         let known: Vec<&str> = known.collect();
         let hint = match (nearest(name, known.iter().copied()), known.is_empty()) {
             (Some(near), _) => format!("did you mean `{near}`?"),
-            (None, true) => format!("no {what} is declared above this line"),
-            (None, false) => format!("declared above this line: {}", known.join(", ")),
+            (None, true) => format!("no {what} is declared {}", self.declared),
+            (None, false) => format!("declared {}: {}", self.declared, known.join(", ")),
         };
         self.error(Fault::Meaning, at, format!("unknown {what} `{name}`"), Some(hint))
     }
 }
 
 /// One line and how far it was read.
-struct Line<'r, 't> {
+pub(super) struct Line<'r, 't> {
     reading: &'r Reading<'t>,
     tokens: &'r [(Token<'t>, Span)],
     at: usize,
@@ -108,12 +122,20 @@ struct Line<'r, 't> {
     end: Span,
 }
 
-impl<'t> Line<'_, 't> {
-    fn peek(&self) -> Option<Token<'t>> {
+impl<'r, 't> Line<'r, 't> {
+    pub(super) fn new(reading: &'r Reading<'t>, tokens: &'r [(Token<'t>, Span)], end: Span) -> Line<'r, 't> {
+        Line { reading, tokens, at: 0, end }
+    }
+
+    pub(super) fn reading(&self) -> &'r Reading<'t> {
+        self.reading
+    }
+
+    pub(super) fn peek(&self) -> Option<Token<'t>> {
         self.tokens.get(self.at).map(|(token, _)| *token)
     }
 
-    fn span(&self) -> Span {
+    pub(super) fn span(&self) -> Span {
         self.tokens.get(self.at).map_or(self.end, |(_, span)| *span)
     }
 
@@ -129,24 +151,31 @@ impl<'t> Line<'_, 't> {
     }
 
     /// Takes the mark `c` if it is next.
-    fn takes(&mut self, c: char) -> bool {
-        let takes = self.peek() == Some(Token::Mark(c));
+    pub(super) fn takes(&mut self, c: char) -> bool {
+        self.takes_token(Token::Mark(c))
+    }
+
+    /// Takes the character, which no file has, if it is next.
+    pub(super) fn takes_strange(&mut self, c: char) -> bool {
+        self.takes_token(Token::Strange(c))
+    }
+
+    fn takes_token(&mut self, token: Token<'_>) -> bool {
+        let takes = self.peek() == Some(token);
         self.at += usize::from(takes);
         takes
     }
 
     /// Takes the word if it is next.
-    fn takes_word(&mut self, word: &str) -> bool {
-        let takes = self.peek() == Some(Token::Word(word));
-        self.at += usize::from(takes);
-        takes
+    pub(super) fn takes_word(&mut self, word: &str) -> bool {
+        self.takes_token(Token::Word(word))
     }
 
-    fn mark(&mut self, c: char) -> Result<(), LitmusError> {
+    pub(super) fn mark(&mut self, c: char) -> Result<(), LitmusError> {
         if self.takes(c) { Ok(()) } else { Err(self.expected(&format!("`{c}`"), &[])) }
     }
 
-    fn name(&mut self, what: &str, known: &[&str]) -> Result<(&'t str, Span), LitmusError> {
+    pub(super) fn name(&mut self, what: &str, known: &[&str]) -> Result<(&'t str, Span), LitmusError> {
         let Some(Token::Word(word)) = self.peek() else { return Err(self.expected(what, known)) };
         self.at += 1;
         Ok((word, self.tokens[self.at - 1].1))
@@ -194,7 +223,8 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Litmus, LitmusError> {
         never: Vec::new(),
         sometimes: Vec::new(),
     };
-    let mut reading = Reading { file, lines, litmus, op_spans: Vec::new(), backend_spans: Vec::new() };
+    let (op_spans, backend_spans, declared) = (Vec::new(), Vec::new(), "above this line");
+    let mut reading = Reading { file, lines, litmus, op_spans, backend_spans, declared };
     let first = title(&mut reading)?;
     let mut said: Vec<&str> = Vec::new();
     for at in first..reading.lines.len() {
@@ -221,8 +251,10 @@ pub(super) fn parse(file: &str, text: &str) -> Result<Litmus, LitmusError> {
 fn title(reading: &mut Reading<'_>) -> Result<usize, LitmusError> {
     let comment: Vec<&str> = reading.lines.iter().map_while(|l| l.strip_prefix('#')).collect();
     let Some((first, story)) = comment.split_first().filter(|(first, _)| !first.trim().is_empty()) else {
-        let hint = Some("write `# B01: what must hold`".to_owned());
-        let message = "expected a comment that says what the file stands for".to_owned();
+        let hint = Some("write `# B01: what must hold` in the first line".to_owned());
+        let empty = reading.lines.iter().all(|l| l.trim().is_empty());
+        let message = if empty { "the file is empty; " } else { "" };
+        let message = format!("{message}expected a comment that says what the file stands for");
         return Err(reading.error(Fault::Grammar, Span { line: 1, column: 1, width: 1 }, message, hint));
     };
     reading.litmus.title = first.trim().to_owned();
@@ -254,7 +286,7 @@ fn line<'t>(
     tokens: &[(Token<'t>, Span)],
     end: Span,
 ) -> Result<(), LitmusError> {
-    let mut line = Line { reading, tokens, at: 0, end };
+    let mut line = Line::new(reading, tokens, end);
     let what = format!("one of {}", LINES.join(", "));
     let (word, at) = line.name(&what, &LINES)?;
     match word {
@@ -464,7 +496,7 @@ fn op(line: &mut Line<'_, '_>) -> Result<Op, LitmusError> {
     Ok(with_key(line.reading.key(name)?))
 }
 
-fn clause(line: &mut Line<'_, '_>) -> Result<Clause, LitmusError> {
+pub(super) fn clause(line: &mut Line<'_, '_>) -> Result<Clause, LitmusError> {
     let mut conditions: Vec<Condition> = Vec::new();
     loop {
         let at = line.span();
@@ -513,7 +545,7 @@ fn condition(line: &mut Line<'_, '_>) -> Result<Condition, LitmusError> {
     Ok(Condition { backend, lookup, value, after })
 }
 
-fn value(line: &mut Line<'_, '_>, item: usize) -> Result<Value, LitmusError> {
+pub(super) fn value(line: &mut Line<'_, '_>, item: usize) -> Result<Value, LitmusError> {
     let name = line.reading.litmus.name_of(item);
     let Some(list) = line.reading.litmus.list(item) else {
         let row = row(line, item)?;

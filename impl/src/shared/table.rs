@@ -25,8 +25,9 @@ use crate::probe::{EntryAt, Probe, Rule, Seen, Step};
 use crate::stats::Stats;
 use crate::sync::MODELLED;
 
-/// Most times that a publisher asks the slab. Others may snatch what it has freed.
-const ATTEMPTS: u32 = 4;
+/// Most times that a publisher asks the slab. Others may snatch what it has freed. The model asks once more after an
+/// eviction; so do the builds that are held to it step by step.
+const ATTEMPTS: u32 = if MODELLED { 2 } else { 4 };
 /// How many entries an eviction chooses from: it looks so far ahead for an invalid one.
 const CANDIDATES: usize = 16;
 /// Most laps of candidates, before a run of pages is emptied.
@@ -362,13 +363,14 @@ impl Table {
 
     /// Steps Allocate, (Evict, Free, Allocate)*. Bounded work; `None`: nothing can go.
     fn allocate<P: Probe>(&self, probe: &P, class: u32) -> Option<At> {
-        for _ in 0..ATTEMPTS {
+        for left in (0..ATTEMPTS).rev() {
             match self.slab.allocate(&self.arena, probe, class) {
                 Ok(at) => return Some(at),
                 Err(NoSlot::Busy) => return None,
                 Err(NoSlot::Full) => {}
             }
-            if !self.make_room(probe, class) {
+            // After the last attempt nobody would take what was freed: an entry would go for nothing.
+            if left == 0 || !self.make_room(probe, class) {
                 return None;
             }
         }

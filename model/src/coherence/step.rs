@@ -1610,7 +1610,8 @@ impl Move<'_> {
 
     fn withdraw(&mut self, stamp: u8, i: u8) -> Seen {
         let stamp = &mut self.s.stamps[stamp as usize];
-        stamp.open -= 1;
+        // A broken rule may have left it unopened, which is told by then.
+        stamp.open = stamp.open.saturating_sub(1);
         let seen = Seen::Stamp(*stamp);
         self.b().pc = Pc::Withdraw(i + 1);
         seen
