@@ -6,30 +6,36 @@
 //! the trait has to do.
 //!
 //! [`MemoryCatalog`] is a handle on the common store, [`MemorySession`] one backend's transaction. The store lives in the
-//! process, under one mutex, each method of a session being one section of it; so each is one step of the protocol, and
-//! the session reports those that lie in it: Snapshot, Scan, Write, SubAbort, Log, Visible, Unlock and Undo.
+//! process, under one mutex, or in a file that processes share, under its lock (`memory_catalog/room.rs`); each method of a
+//! session is one section of it, so each is one step of the protocol, and the session reports those that lie in it:
+//! Snapshot, Scan, Write, SubAbort, Log, Visible, Unlock and Undo.
 //!
 //! Invariants
 //!
 //! * M1. The versions of a row are in the order of their commits' sequence numbers, and a snapshot of number n sees the
 //!   last one with a number of at most n. The sequence advances once per commit, inside the section that adds all of
 //!   its versions: a commit is visible whole or not at all.
-//! * M2. A version is kept while a snapshot that still exists may see it, and pruned at a later commit.
+//! * M2. A version is kept while a snapshot that still exists may see it, and pruned at a later commit. In a file all are
+//!   kept, for nobody knows the snapshots of other processes.
 //! * M3. A key is locked by at most one transaction, from its first write to its end. Uncommitted rows lie in the session
 //!   and nowhere else.
 //! * M4. A subtransaction keeps, of each key that it was the first level to write since it began, what the transaction had
 //!   done to the key before: undoing it is putting that back.
 
+mod room;
+
+use self::room::Room;
 use super::Backend;
 use super::catalog::{Catalog, Nested, PartialScans, Subtransactions};
 use super::list::Rows;
 use crate::error::Error;
 use crate::key::{Key, OwnedKey};
 use crate::probe::{Probe, Seen, Step};
-use crate::sync::{Arc, MODELLED, Mutex, panicking};
+use crate::sync::{Arc, MODELLED, panicking};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::path::Path;
 use std::sync::Weak;
+use std::{fmt, io};
 
 /// Another open transaction has written the row (or locked its key).
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +52,9 @@ pub enum MemoryError {
     /// The session was told to refuse its next step P.
     #[error("the commit was refused before anything became visible, as asked for")]
     Refused,
+    /// The file that processes share could not be locked, read or written.
+    #[error("the catalog's file: {0}; let all processes end, and remove it")]
+    File(#[from] Arc<io::Error>),
 }
 
 /// Why a write through a [`Backend`] over a [`MemoryCatalog`] was refused.
@@ -116,9 +125,19 @@ struct Store {
     history: BTreeSet<OwnedKey>,
     /// Sessions so far; numbers them.
     sessions: u64,
+    /// Does it lie in a file? Snapshots of other processes are then not in `snapshots`.
+    in_file: bool,
+    /// Why it could not be read from its file when the section began.
+    unreachable: Option<Arc<io::Error>>,
 }
 
 impl Store {
+    /// # Errors
+    /// It lies in a file, which could not be read: the store is then not what it should be.
+    fn reachable(&self) -> Result<(), Arc<io::Error>> {
+        self.unreachable.clone().map_or(Ok(()), Err)
+    }
+
     /// Adds a version, committed by the commit of number `self.sequence`.
     fn add_version(&mut self, key: OwnedKey, row: Option<Arc<[u8]>>) {
         let record = self.records.entry(key.clone()).or_default();
@@ -130,6 +149,9 @@ impl Store {
 
     /// M2.
     fn prune(&mut self) {
+        if self.in_file {
+            return;
+        }
         self.snapshots.retain(|snapshot| snapshot.strong_count() > 0);
         let oldest =
             self.snapshots.iter().filter_map(Weak::upgrade).map(|snapshot| *snapshot).min().unwrap_or(self.sequence);
@@ -162,7 +184,7 @@ impl Store {
 /// A handle on a catalog in memory; clones are handles on the same one.
 #[derive(Clone)]
 pub struct MemoryCatalog {
-    store: Arc<Mutex<Store>>,
+    store: Arc<Room>,
 }
 
 impl fmt::Debug for MemoryCatalog {
@@ -173,7 +195,7 @@ impl fmt::Debug for MemoryCatalog {
 
 impl Default for MemoryCatalog {
     fn default() -> MemoryCatalog {
-        MemoryCatalog { store: Arc::new(Mutex::new(Store::default())) }
+        MemoryCatalog { store: Arc::new(Room::private()) }
     }
 }
 
@@ -181,6 +203,18 @@ impl MemoryCatalog {
     /// An empty catalog.
     pub fn new() -> MemoryCatalog {
         MemoryCatalog::default()
+    }
+
+    /// A catalog that processes share: it lies in the file `path`, which is made, with mode 0600, if there is none. All of
+    /// it is read and written in each section, so it is for tests and examples; put it into shared memory. It is never
+    /// removed, and all versions are kept. A process that dies leaves its keys locked, and nothing else.
+    ///
+    /// Each process opens it by its path, since the lock of the file belongs to the open file.
+    ///
+    /// # Errors
+    /// The system's; [`InvalidData`](io::ErrorKind::InvalidData) if the file holds something else.
+    pub fn in_file(path: impl AsRef<Path>) -> io::Result<MemoryCatalog> {
+        Ok(MemoryCatalog { store: Arc::new(Room::in_file(path.as_ref())?) })
     }
 
     /// Puts a row there as if it had been committed before time began: no transaction, no messages. For filling the
@@ -486,6 +520,7 @@ impl<P: Probe> Catalog for MemorySession<P> {
     fn snapshot(&mut self) -> Result<MemorySnapshot, MemoryError> {
         self.probe.before(Step::Snapshot);
         let mut store = self.catalog.store.lock();
+        store.reachable()?;
         let last = store.snapshots.last().and_then(Weak::upgrade).filter(|last| **last == store.sequence);
         let sequence = last.unwrap_or_else(|| {
             let sequence = Arc::new(store.sequence);
@@ -507,6 +542,7 @@ impl<P: Probe> Catalog for MemorySession<P> {
         let own = self.changes.get(&key).and_then(|change| change.finished.as_ref());
         self.probe.before(Step::Scan);
         let store = self.catalog.store.lock();
+        store.reachable()?;
         let record = store.records.get(&key);
         let toasted = record.is_some_and(|record| record.toasted);
         let found = match own {
@@ -536,6 +572,7 @@ impl<P: Probe> Catalog for MemorySession<P> {
         self.probe.before(Step::Log);
         // There is nothing to make durable; the section is there because a host has one.
         let store = self.catalog.store.lock();
+        store.reachable()?;
         self.probe.took(Step::Log, Seen::Nothing);
         drop(store);
         Ok(())
@@ -548,6 +585,7 @@ impl<P: Probe> Catalog for MemorySession<P> {
             self.probe.took(Step::Visible, Seen::Fail);
             return Err(MemoryError::Refused);
         }
+        store.reachable()?;
         store.sequence += 1;
         for (key, change) in &mut self.changes {
             if let Some(row) = change.pending.take().or_else(|| change.finished.take()) {
@@ -555,6 +593,7 @@ impl<P: Probe> Catalog for MemorySession<P> {
             }
         }
         store.prune();
+        store.save()?;
         self.probe.took(Step::Visible, Seen::Nothing);
         Ok(())
     }
