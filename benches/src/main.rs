@@ -2,6 +2,7 @@
 
 mod front;
 
+use catcache_conformance::runtimes::processes;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,7 +39,7 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
-    /// Hold the code to the model: litmus files through outcomes, replay, shuttle, loom and real threads; faults; oracle.
+    /// Hold the code to the model: litmus files through outcomes, replay, shuttle, loom, real threads and processes; faults; oracle.
     Conform {
         /// Litmus files, by path or by the name of a shipped one; all shipped ones if none is named.
         #[arg(value_name = "FILE")]
@@ -93,6 +94,10 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // What this program runs itself as, one process for each backend of a litmus file.
+    if processes::is_worker() {
+        processes::serve();
+    }
     let words: Vec<String> = std::env::args().skip(1).collect();
     // What this program runs itself as, under valgrind.
     if let Some(result) = catcache_benches::hidden(&words) {

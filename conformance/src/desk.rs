@@ -79,6 +79,18 @@ pub enum Mode {
 /// What a harness does when a backend has arrived at a gate or has finished; called by that backend, all others parked.
 pub type Arrival = dyn Fn(&mut Board, u8, &dyn Fn() -> SharedView) + Send + Sync;
 
+/// What the desks of several processes have in common; each of them has one backend.
+pub trait Common: Send + Sync {
+    /// Who has finished by now: see [`Board::done`].
+    fn asked(&self) -> u8;
+    /// A transaction has begun, or its commit or abort has returned.
+    fn done(&self, me: u8, done: bool);
+    /// A write has been made; called inside its step.
+    fn wrote(&self, key: u8, writer: Writer);
+    /// Shall the others be let run before the next step?
+    fn pauses(&self) -> bool;
+}
+
 /// The desk of one run.
 pub struct Desk {
     board: Mutex<Board>,
@@ -86,18 +98,29 @@ pub struct Desk {
     memory: bool,
     levels: Levels,
     arrival: Option<Arc<Arrival>>,
+    common: Option<Arc<dyn Common>>,
 }
 
 impl Desk {
     /// A desk for the backends of a program.
     pub fn new(program: &Program, mode: Mode, arrival: Option<Arc<Arrival>>) -> Arc<Desk> {
+        Arc::new(Desk { arrival, ..Desk::plain(program, mode) })
+    }
+
+    /// The desk of one backend of a run of processes.
+    pub fn of_process(program: &Program, common: Arc<dyn Common>) -> Arc<Desk> {
+        Arc::new(Desk { common: Some(common), ..Desk::plain(program, Mode::Free) })
+    }
+
+    fn plain(program: &Program, mode: Mode) -> Desk {
         let board = Board { places: vec![Place::default(); program.plans.len()], ..Board::default() };
         let levels = Levels {
             lists: program.opens_lists(),
             catalogs: program.opens_catalogs(),
             databases: program.opens_databases(),
         };
-        Arc::new(Desk { board: Mutex::new(board), mode, memory: program.memory(), levels, arrival })
+        let memory = program.memory();
+        Desk { board: Mutex::new(board), mode, memory, levels, arrival: None, common: None }
     }
 
     /// Which stamps are part of the model.
@@ -117,6 +140,9 @@ impl Desk {
 
     /// A backend is about to take a step. True if it must be parked now.
     pub fn before(&self, me: u8, step: Option<Step>, shared: &dyn Fn() -> SharedView) -> bool {
+        if let Some(common) = &self.common {
+            return common.pauses();
+        }
         let Some(step) = self.counts(step) else { return false };
         if self.mode != Mode::Gated || self.board().places[me as usize].finished {
             return false;
@@ -144,7 +170,10 @@ impl Desk {
         }
         if writes && saw != Saw::Fail {
             let writing = std::mem::take(&mut board.places[me as usize].writing);
-            board.writes.extend(writing);
+            match &self.common {
+                Some(common) => writing.into_iter().for_each(|(key, writer)| common.wrote(key, writer)),
+                None => board.writes.extend(writing),
+            }
         }
         let Some(step) = self.counts(step) else { return };
         if self.mode == Mode::Recorded {
@@ -179,7 +208,10 @@ impl Desk {
 
     /// A backend has called a lookup: who had finished by then?
     pub fn asked(&self) -> u8 {
-        self.board().done
+        match &self.common {
+            Some(common) => common.asked(),
+            None => self.board().done,
+        }
     }
 
     /// A lookup has returned.
@@ -189,6 +221,9 @@ impl Desk {
 
     /// A transaction has begun, or its commit or abort has returned.
     pub fn done(&self, me: u8, done: bool) {
+        if let Some(common) = &self.common {
+            return common.done(me, done);
+        }
         let mut board = self.board();
         board.done = if done { board.done | 1 << me } else { board.done & !(1 << me) };
     }

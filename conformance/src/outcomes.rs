@@ -1,4 +1,4 @@
-//! Outcomes: what the model allows, what a file's clauses say of it, and what real threads are seen to do.
+//! Outcomes: what the model allows, what a file's clauses say of it, and what real threads and processes are seen to do.
 
 use crate::desk::{Answered, Board, Desk, Mode, Place};
 use crate::litmus::{Answer, Clause, Litmus, Value};
@@ -69,7 +69,7 @@ pub fn values(outcome: &Outcome) -> Vec<Vec<Value>> {
     outcome.iter().map(|b| b.iter().map(|a| a.value).collect()).collect()
 }
 
-/// What real threads were seen to do.
+/// What real threads, or processes, were seen to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Runs.
@@ -112,19 +112,36 @@ pub fn on_threads(litmus: &Litmus, map: &Map, allowed: &BTreeSet<Outcome>, runs:
         if let Some(failure) = &board.failure {
             return Err(failure.clone());
         }
-        let outcome = outcome(litmus, &board)?;
-        // The code notes who had finished when a lookup was called, the model when it took its first step: no earlier.
-        let fits = |model: &Outcome| {
-            values(model) == values(&outcome)
-                && model.iter().flatten().zip(outcome.iter().flatten()).all(|(m, c)| c.after & !m.after == 0)
-        };
-        if !allowed.iter().any(fits) {
-            return Err(format!("real threads ended with what the model does not allow: {}", text(litmus, &outcome)));
-        }
-        seen.insert(values(&outcome));
+        seen.insert(judge(litmus, allowed, &board, "threads")?);
     }
-    let all: BTreeSet<_> = allowed.iter().map(values).collect();
-    Ok(Seen { runs, seen: seen.len(), allowed: all.len() })
+    Ok(Seen { runs, seen: seen.len(), allowed: combinations(allowed) })
+}
+
+/// The answers of one run, if the model allows its outcome; `who` ran it.
+///
+/// # Errors
+/// It does not.
+pub fn judge(
+    litmus: &Litmus,
+    allowed: &BTreeSet<Outcome>,
+    board: &Board,
+    who: &str,
+) -> Result<Vec<Vec<Value>>, String> {
+    let outcome = outcome(litmus, board)?;
+    // The code notes who had finished when a lookup was called, the model when it took its first step: no earlier.
+    let fits = |model: &Outcome| {
+        values(model) == values(&outcome)
+            && model.iter().flatten().zip(outcome.iter().flatten()).all(|(m, c)| c.after & !m.after == 0)
+    };
+    if !allowed.iter().any(fits) {
+        return Err(format!("real {who} ended with what the model does not allow: {}", text(litmus, &outcome)));
+    }
+    Ok(values(&outcome))
+}
+
+/// How many different combinations of answers the model allows.
+pub fn combinations(allowed: &BTreeSet<Outcome>) -> usize {
+    allowed.iter().map(values).collect::<BTreeSet<_>>().len()
 }
 
 fn outcome(litmus: &Litmus, board: &Board) -> Result<Outcome, String> {

@@ -1,7 +1,7 @@
-//! The whole suite: each litmus file through outcomes, replay, shuttle, loom and real threads; each fault of the code;
-//! and what all of that is pinned to.
+//! The whole suite: each litmus file through outcomes, replay, shuttle, loom, real threads and real processes; each fault
+//! of the code; and what all of that is pinned to.
 //!
-//! Everything but what real threads happen to do is deterministic, so its counts are pinned in `conformance/pins.json`.
+//! Everything but what real threads and processes happen to do is deterministic, so its counts are pinned in `conformance/pins.json`.
 //! A count that changes is a changed model, code or simulator; look at why, then `catcache conform --pin`.
 
 use crate::acceptance::{Accepted, Explore, explore};
@@ -10,6 +10,7 @@ use crate::outcomes::{self, Outcome, Seen};
 use crate::refinement::Map;
 use crate::replay::{self, Replayed};
 use crate::rules::Rule;
+use crate::runtimes::processes::Pool;
 use catcache_model::graph::Graph;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,6 +104,8 @@ pub struct Verdict {
     pub shuttle: Accepted,
     /// What real threads did.
     pub threads: Seen,
+    /// What real processes did, if [`run_all`] has let them.
+    pub processes: Seen,
     /// Wall time.
     pub took: Duration,
     /// The first thing that did not hold.
@@ -186,6 +189,7 @@ impl Prepared {
             loom_bound: bound,
             shuttle: Accepted::default(),
             threads: Seen::default(),
+            processes: Seen::default(),
             took: Duration::ZERO,
             failure: None,
         };
@@ -222,6 +226,19 @@ impl Prepared {
         verdict.threads = outcomes::on_threads(litmus, map, allowed, form.thread_runs())?;
         verdict.counts.shuttle_edges = verdict.shuttle.edges;
         Ok(())
+    }
+
+    /// Runs the file on real processes, too, if all else held.
+    fn run_processes(&self, form: Form, pool: &mut Pool, verdict: &mut Verdict) {
+        if !verdict.held() {
+            return;
+        }
+        let start = Instant::now();
+        match pool.run(&self.litmus, &self.map, &self.allowed, form.thread_runs(), None) {
+            Ok(seen) => verdict.processes = seen,
+            Err(why) => verdict.failure = Some(why),
+        }
+        verdict.took += start.elapsed();
     }
 
     /// Is a fault of the code caught by this file? By which part, if so.
@@ -279,7 +296,8 @@ impl Prepared {
     }
 }
 
-/// Runs files on `workers` threads; `tell` hears of each verdict as it comes. Stops early when `stop` says so: the
+/// Runs files on `workers` threads, each with a pool of processes (this program must serve as one of them: see
+/// [`processes`](crate::runtimes::processes)); `tell` hears of each verdict as it comes. Stops early when `stop` says so: the
 /// verdicts are then fewer than the files.
 pub fn run_all(
     files: &[Prepared],
@@ -292,10 +310,12 @@ pub fn run_all(
     let next = AtomicUsize::new(0);
     let work = || {
         let mut mine = Vec::new();
+        let mut pool = Pool::default();
         // Relaxed: a counter that hands out work, and a flag that asks to stop; neither guards data.
         while !stop.load(Ordering::Relaxed) {
             let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-            let verdict = file.run(form, pins.litmus.get(&file.litmus.name));
+            let mut verdict = file.run(form, pins.litmus.get(&file.litmus.name));
+            file.run_processes(form, &mut pool, &mut verdict);
             tell(&verdict);
             mine.push(verdict);
         }

@@ -3,10 +3,19 @@
 use catcache_conformance::litmus::{self, Litmus};
 use catcache_conformance::replay;
 use catcache_conformance::rules::Rule;
+use catcache_conformance::runtimes::processes;
 use catcache_conformance::suite::{self, Form, Pins, Prepared};
 use catcache_model::coherence::State;
 use catcache_model::coherence::state::{Life, Pc};
 use std::sync::atomic::AtomicBool;
+
+/// No test: the suite starts this program as its worker processes.
+#[test]
+fn this_program_serves_as_a_worker() {
+    if processes::is_worker() {
+        processes::serve();
+    }
+}
 
 fn prepared() -> Vec<Prepared> {
     let files = litmus::shipped().expect("the shipped files parse");
@@ -23,6 +32,7 @@ fn every_file_holds_with_its_pinned_counts_and_every_edge_is_replayed() {
     for v in verdicts {
         assert!(v.held(), "{}: {}", v.file, v.failure.unwrap_or_default());
         assert_eq!(v.replayed.edges, v.counts.edges, "{}", v.file);
+        assert!(v.processes.runs >= v.threads.runs && v.processes.seen > 0, "{}: {:?}", v.file, v.processes);
     }
 }
 

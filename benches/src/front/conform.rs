@@ -55,6 +55,7 @@ pub fn run(record: &mut Record, chosen: Vec<Litmus>, full: bool, stop: &AtomicBo
             title: v.title.clone(),
             allowed: v.counts.outcomes,
             seen_threads: [v.threads.seen, v.threads.allowed],
+            seen_processes: [v.processes.seen, v.processes.allowed],
             edges: v.counts.edges,
             replayed: v.replayed.edges,
             loom: Explored {
@@ -214,6 +215,7 @@ pub fn show(record: &Record, one: bool) {
         "litmus file",
         "outcomes",
         "on threads",
+        "on processes",
         "replayed",
         "loom: bound, runs, edges",
         "shuttle: runs, edges",
@@ -225,6 +227,7 @@ pub fn show(record: &Record, one: bool) {
             l.file.clone(),
             l.allowed.to_string(),
             format!("{}/{}", l.seen_threads[0], l.seen_threads[1]),
+            format!("{}/{}", l.seen_processes[0], l.seen_processes[1]),
             format!("{}/{}", l.replayed, l.edges),
             format!("{bound}, {}{}, {}", if l.loom.complete { "" } else { "first " }, l.loom.executions, l.loom.edges),
             format!("{}, {}", l.shuttle.executions, l.shuttle.edges),

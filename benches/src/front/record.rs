@@ -101,6 +101,8 @@ pub struct LitmusField {
     pub allowed: usize,
     /// Different answers seen on real threads, and of how many.
     pub seen_threads: [usize; 2],
+    /// Different answers seen on real processes, and of how many.
+    pub seen_processes: [usize; 2],
     /// Edges of its graph.
     pub edges: usize,
     /// Edges that were replayed in lock step.

@@ -213,8 +213,15 @@ fn key(names: &Names, item: usize) -> cache::Key<'_> {
 /// # Errors
 /// What the code refused, in words.
 pub fn world(litmus: &Litmus, sizes: Sizes, desk: &Arc<Desk>, broken: Option<Rule>) -> Result<Vec<Actor>, String> {
-    let names = Arc::new(Names::new(litmus));
-    let config = cache::Config {
+    let shared = cache::Shared::anonymous(&config(litmus, sizes)).map_err(|e| e.to_string())?;
+    let catalog = MemoryCatalog::new();
+    fill(litmus, &catalog);
+    (0..litmus.backends.len()).map(|me| actor(litmus, me, &shared, &catalog, desk, broken)).collect()
+}
+
+/// The parameters of a litmus file's segment.
+pub fn config(litmus: &Litmus, sizes: Sizes) -> cache::Config {
+    cache::Config {
         stripes: litmus.stripes,
         lists: sizes.lists,
         catalogs: sizes.catalogs,
@@ -223,9 +230,12 @@ pub fn world(litmus: &Litmus, sizes: Sizes, desk: &Arc<Desk>, broken: Option<Rul
         backends: litmus.backends.len() as u32,
         uniform: Some(cache::shared::Uniform { slots: sizes.slots, bytes: 64 }),
         ..cache::Config::tiny()
-    };
-    let shared = cache::Shared::anonymous(&config).map_err(|e| e.to_string())?;
-    let catalog = MemoryCatalog::new();
+    }
+}
+
+/// Puts the first rows of a litmus file into an empty catalog.
+pub fn fill(litmus: &Litmus, catalog: &MemoryCatalog) {
+    let names = Names::new(litmus);
     for (k, decl) in litmus.keys.iter().enumerate() {
         let key = key(&names, k);
         if !decl.absent {
@@ -235,32 +245,37 @@ pub fn world(litmus: &Litmus, sizes: Sizes, desk: &Arc<Desk>, broken: Option<Rul
             catalog.toast(&key);
         }
     }
-    let mut actors = Vec::new();
-    for (me, decl) in litmus.backends.iter().enumerate() {
-        let watch = Arc::new(Watch {
-            desk: Arc::clone(desk),
-            me: me as u8,
-            shared: shared.clone(),
-            names: Arc::clone(&names),
-            broken,
-        });
-        let session = catalog.session(Arc::clone(&watch));
-        let mut backend =
-            Backend::attach_with(&shared, decl.database, session, Arc::clone(&watch)).map_err(|e| e.to_string())?;
-        if let Some(limit) = litmus.local {
-            backend.set_local_limit(limit);
-        }
-        backend.set_escalation(litmus.escalate.unwrap_or(u32::MAX));
-        actors.push(Actor {
-            backend,
-            watch,
-            desk: Arc::clone(desk),
-            names: Arc::clone(&names),
-            ops: decl.ops.clone(),
-            me: me as u8,
-        });
+}
+
+/// Attaches one backend of a litmus file.
+///
+/// # Errors
+/// What the code refused, in words.
+pub fn actor(
+    litmus: &Litmus,
+    me: usize,
+    shared: &cache::Shared,
+    catalog: &MemoryCatalog,
+    desk: &Arc<Desk>,
+    broken: Option<Rule>,
+) -> Result<Actor, String> {
+    let names = Arc::new(Names::new(litmus));
+    let decl = &litmus.backends[me];
+    let watch = Arc::new(Watch {
+        desk: Arc::clone(desk),
+        me: me as u8,
+        shared: shared.clone(),
+        names: Arc::clone(&names),
+        broken,
+    });
+    let session = catalog.session(Arc::clone(&watch));
+    let mut backend =
+        Backend::attach_with(shared, decl.database, session, Arc::clone(&watch)).map_err(|e| e.to_string())?;
+    if let Some(limit) = litmus.local {
+        backend.set_local_limit(limit);
     }
-    Ok(actors)
+    backend.set_escalation(litmus.escalate.unwrap_or(u32::MAX));
+    Ok(Actor { backend, watch, desk: Arc::clone(desk), names, ops: decl.ops.clone(), me: me as u8 })
 }
 
 impl Actor {
