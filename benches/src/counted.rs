@@ -20,13 +20,12 @@ use std::hint::black_box;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Pid, Signal};
 use shared_catcache::backend::MemoryCatalog;
 
+use crate::children::{self, Running};
 use crate::rivals::ours::Ours;
 use crate::rivals::{Failure, Handle, HandleStats, Kind, Subject, Task};
 use crate::script::BenchKey;
@@ -118,7 +117,7 @@ impl Case {
     /// All cases.
     pub fn all() -> Vec<Case> {
         let mut cases = vec![Case::Loop, Case::Keyless, Case::Touch];
-        cases.extend(Kind::ALL.map(Case::Hit));
+        cases.extend(Kind::RIVALS.map(Case::Hit));
         cases
     }
 
@@ -252,66 +251,14 @@ pub fn valgrind() -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
-/// The children that run, to be killed with us; `None` once that has been done.
-static CHILDREN: Mutex<Option<Vec<Pid>>> = Mutex::new(Some(Vec::new()));
-
-/// Kills the children that run, and lets no more start: for a process that is to end at once.
-pub fn end_children() {
-    let running = children().take().unwrap_or_default();
-    for pid in running {
-        // One that has ended already is no reason to stay.
-        rustix::process::kill_process(pid, Signal::KILL).ok();
-    }
-}
-
-fn children() -> MutexGuard<'static, Option<Vec<Pid>>> {
-    CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A child that does not outlive us.
-struct Running(Child);
-
-impl Running {
-    /// Waits for its end, which is near: it has closed its outputs.
-    fn wait(&mut self) -> io::Result<ExitStatus> {
-        // First off the list: once waited for, its number may be somebody else's.
-        let own = Pid::from_child(&self.0);
-        if let Some(running) = &mut *children() {
-            running.retain(|pid| *pid != own);
-        }
-        self.0.wait()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Both fail if it has ended already, and then there is nothing to do.
-        let _ = self.0.kill();
-        let _ = self.wait();
-    }
-}
-
 /// Starts a hidden command under valgrind.
 fn start(program: &Path, arguments: &[&str], command: &[&str]) -> Result<Running, CountError> {
-    let mut children = children();
-    let Some(running) = &mut *children else {
-        return Err(CountError::Io(io::ErrorKind::Interrupted.into()));
-    };
+    let mut valgrind = Command::new("valgrind");
     // Without the debugger's pipes, which a valgrind that is killed would leave behind.
-    let child = Command::new("valgrind")
-        .arg("--vgdb=no")
-        .args(arguments)
-        .arg(program)
-        .args(command)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    match child {
-        Ok(child) => {
-            running.push(Pid::from_child(&child));
-            Ok(Running(child))
-        }
+    valgrind.arg("--vgdb=no").args(arguments).arg(program).args(command);
+    valgrind.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    match children::start(&mut valgrind) {
+        Ok(child) => Ok(child),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(CountError::NoValgrind),
         Err(error) => Err(CountError::Io(error)),
     }

@@ -5,20 +5,24 @@
 //! what they are to reach.
 //!
 //! ```text
-//!     suite ──▶ work (hits, replay, storage) ──▶ rivals ──▶ the catalog in memory
+//!     suite ──▶ work (hits, touches, storm, replay, storage) ──▶ rivals ──▶ the catalog in memory
+//!       │        ├──▶ processes ──▶ worker (the same work, in processes of their own)
 //!       │        └──▶ script ──▶ trace, payload
 //!       ├──▶ counted (valgrind)
-//!       └──▶ report                       measure, statistics, random
+//!       └──▶ report ──▶ plots                measure, statistics, random, children
 //! ```
 //!
 //! [`suite::run`] does everything and returns a [`report::Report`]. How it measures, and why so, stands in [`measure`]
 //! (time), [`counted`] (instructions, stores) and [`suite`] (rounds); what it measures in [`script`] (replays),
-//! [`work`] and [`rivals`]. What it cannot say: all subjects run in one process, where PostgreSQL has processes; the machine
-//! has as many cores as it has, so forty-eight backends show what sharing costs, not what forty-eight cores gain.
+//! [`work`] and [`rivals`]. What it cannot say: but for the stage `processes`, all subjects run in one process, where
+//! PostgreSQL has processes; the machine has as many cores as it has, so forty-eight backends show what sharing costs, not
+//! what forty-eight cores gain.
 
+pub mod children;
 pub mod counted;
 pub mod measure;
 pub mod payload;
+pub mod plots;
 pub mod random;
 pub mod report;
 pub mod rivals;
@@ -27,6 +31,7 @@ pub mod statistics;
 pub mod suite;
 pub mod trace;
 pub mod work;
+pub mod worker;
 
 use std::path::Path;
 
@@ -34,10 +39,11 @@ use std::path::Path;
 pub const PACK: &str = "__pack";
 
 /// Carries out a hidden command, if the words after the program's name are one: those that run under valgrind
-/// ([`counted`]), and [`PACK`]. To be called before the command line is read.
+/// ([`counted`]), the [`worker`] process, and [`PACK`]. To be called before the command line is read.
 pub fn hidden(words: &[String]) -> Option<Result<(), rivals::Failure>> {
     match words {
         [command, folder, file] if command == PACK => Some(pack(Path::new(folder), Path::new(file))),
+        [command, path] if command == worker::WORKER => Some(worker::work(Path::new(path))),
         _ => counted::child(words),
     }
 }

@@ -35,6 +35,9 @@ enum Command {
         /// The large scopes too.
         #[arg(long)]
         full: bool,
+        /// Draw the scopes into this folder, as SVG.
+        #[arg(long, value_name = "DIR")]
+        plots: Option<PathBuf>,
         /// Write the report as JSON.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -63,12 +66,18 @@ enum Command {
     },
     /// Measure the cache and its rivals. Refuses for code that has not passed `conform`.
     Bench {
+        /// Parts: instructions, hits, rivals, strategies, processes, storm, traces, memory; all of them if none is named.
+        #[arg(value_name = "NAME")]
+        names: Vec<String>,
         /// Ten rounds of everything.
         #[arg(long)]
         full: bool,
         /// Measure code that has not passed; every line is marked.
         #[arg(long)]
         unverified: bool,
+        /// Draw what was measured into this folder, as SVG.
+        #[arg(long, value_name = "DIR")]
+        plots: Option<PathBuf>,
         /// Write the report as JSON.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -78,6 +87,9 @@ enum Command {
         /// Check only these scopes of the model (the rest is then named as skipped, and the verdict is not green).
         #[arg(long, value_name = "SCOPE")]
         scope: Vec<String>,
+        /// Draw scopes and figures into this folder, as SVG.
+        #[arg(long, value_name = "DIR")]
+        plots: Option<PathBuf>,
         /// Write the report as JSON.
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -99,7 +111,7 @@ fn main() -> ExitCode {
         processes::serve();
     }
     let words: Vec<String> = std::env::args().skip(1).collect();
-    // What this program runs itself as, under valgrind.
+    // What this program runs itself as: under valgrind, and as a worker process.
     if let Some(result) = catcache_benches::hidden(&words) {
         return match result {
             Ok(()) => ExitCode::SUCCESS,
@@ -115,8 +127,8 @@ fn main() -> ExitCode {
     let stop = if serves { Arc::default() } else { front::stop_on_interrupt() };
     let done = match arguments.command {
         Command::Check { faults: true, json, .. } => front::list_faults(json.as_deref()),
-        Command::Check { names, fault, full, json, .. } => {
-            front::check_command(&names, &fault, full, json.as_deref(), &stop)
+        Command::Check { names, fault, full, plots, json, .. } => {
+            front::check_command(&names, &fault, full, plots.as_deref(), json.as_deref(), &stop)
         }
         Command::Conform { files, explain: Some(outcome), svg, json, .. } => {
             front::explain_command(&files, &outcome, svg.as_deref(), json.as_deref(), &stop)
@@ -124,8 +136,13 @@ fn main() -> ExitCode {
         Command::Conform { files, full, pin, json, .. } => {
             front::conform_command(&files, full, pin, json.as_deref(), &stop)
         }
-        Command::Bench { full, unverified, json } => front::bench_command(full, unverified, json.as_deref(), &stop),
-        Command::Verify { scope, json } => front::verify_command(&scope, json.as_deref(), &stop),
+        Command::Bench { names, full, unverified, plots, json } => {
+            let plots = plots.as_deref();
+            front::bench_command(&names, full, unverified, plots, json.as_deref(), &stop)
+        }
+        Command::Verify { scope, plots, json } => {
+            front::verify_command(&scope, plots.as_deref(), json.as_deref(), &stop)
+        }
         Command::Explore { name, port } => front::explore(&name, port),
     };
     match done.and_then(|held| front::said().map(|()| held)) {

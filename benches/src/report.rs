@@ -9,7 +9,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table};
 use serde::Serialize;
 
-use crate::script::LeftOut;
+use crate::script::{LeftOut, Script};
 use crate::statistics::Summary;
 
 /// Which figure of a row a target is for.
@@ -145,6 +145,8 @@ impl Row {
 pub struct NotPlayed {
     /// The trace.
     pub trace: String,
+    /// For comparison, what was played: changes of rows, each of which is a message to all backends at the commit.
+    pub messages_played: u32,
     /// Searches of lists.
     pub lists: u32,
     /// Messages of the relation cache.
@@ -157,13 +159,15 @@ pub struct NotPlayed {
 
 impl NotPlayed {
     /// Of this trace.
-    pub fn new(trace: &str, left_out: LeftOut) -> NotPlayed {
+    pub fn of(script: &Script) -> NotPlayed {
+        let LeftOut { lists, relation_messages, in_place, rows_from_lists } = script.left_out;
         NotPlayed {
-            trace: trace.to_owned(),
-            lists: left_out.lists,
-            relation_messages: left_out.relation_messages,
-            in_place: left_out.in_place,
-            rows_from_lists: left_out.rows_from_lists,
+            trace: script.name.clone(),
+            messages_played: script.changes,
+            lists,
+            relation_messages,
+            in_place,
+            rows_from_lists,
         }
     }
 }
@@ -258,11 +262,13 @@ impl Report {
         let sum = |of: fn(&NotPlayed) -> u32| self.not_played.iter().map(of).sum::<u32>();
         format!(
             "Left out of the {} traces: {} searches of lists (and the {} rows that only a list had brought are loaded), \
-             {} messages of the relation cache. {} messages of in-place updates are sent at the commit.",
+             {} messages of the relation cache. Played: {} messages of the catcaches, {} of which, of in-place updates, are \
+             sent at the commit.",
             self.not_played.len(),
             sum(|trace| trace.lists),
             sum(|trace| trace.rows_from_lists),
             sum(|trace| trace.relation_messages),
+            sum(|trace| trace.messages_played),
             sum(|trace| trace.in_place),
         )
     }

@@ -5,8 +5,9 @@
 //! | [`Catcache`](catcache::Catcache) | an honest imitation of PostgreSQL's private cache |
 //! | [`BareMap`](bare_map::BareMap) | the least that a private cache can cost: a hash map of reference-counted rows |
 //! | [`OneLock`](locked::OneLock) | one table for all behind one lock: the first prototype of the pgsql-hackers thread |
-//! | [`Partitioned`](locked::Partitioned) | one table for all behind 128 locks, without a local view |
-//! | [`Ours`](ours::Ours) | this project's cache |
+//! | [`Partitioned`](locked::Partitioned) | one table for all behind 128 locks (parking_lot and std's `HashMap`, sharded), without a local view |
+//! | [`OffTheShelf`](shelf::OffTheShelf) | quick_cache, moka, papaya |
+//! | [`Ours`](ours::Ours) | this project's cache; also with its table in 1 or 16 partitions instead of 128 |
 //!
 //! All of them load from the same [`MemoryCatalog`] and change it through the
 //! same transactions, so a miss and a commit cost the same catalog work everywhere. All are given the hash. What a
@@ -21,6 +22,7 @@ pub mod bare_map;
 pub mod catcache;
 pub mod locked;
 pub mod ours;
+pub mod shelf;
 pub mod source;
 
 use shared_catcache::backend::MemoryCatalog;
@@ -108,6 +110,19 @@ pub struct HandleStats {
 }
 
 impl HandleStats {
+    /// So many of the same.
+    #[must_use]
+    pub fn times(self, number: u64) -> HandleStats {
+        HandleStats {
+            loads: self.loads * number,
+            shared_hits: self.shared_hits * number,
+            resets: self.resets * number,
+            entries: self.entries * number,
+            bytes: self.bytes * number,
+            private_entries: self.private_entries * number,
+        }
+    }
+
     /// The sums.
     #[must_use]
     pub fn plus(self, other: HandleStats) -> HandleStats {
@@ -133,13 +148,52 @@ pub enum Kind {
     OneLock,
     /// Partitioned locks without a local view.
     Partitioned,
+    /// quick_cache.
+    QuickCache,
+    /// moka.
+    Moka,
+    /// papaya.
+    Papaya,
+    /// This project's cache, its table behind one lock.
+    OursOne,
+    /// This project's cache, its table in 16 partitions.
+    OursSixteen,
     /// This project's cache.
     Ours,
 }
 
 impl Kind {
     /// All subjects.
-    pub const ALL: [Kind; 5] = [Kind::Catcache, Kind::BareMap, Kind::OneLock, Kind::Partitioned, Kind::Ours];
+    pub const ALL: [Kind; 10] = [
+        Kind::Catcache,
+        Kind::BareMap,
+        Kind::OneLock,
+        Kind::Partitioned,
+        Kind::QuickCache,
+        Kind::Moka,
+        Kind::Papaya,
+        Kind::OursOne,
+        Kind::OursSixteen,
+        Kind::Ours,
+    ];
+
+    /// Those that are measured throughout.
+    pub const CORE: [Kind; 5] = [Kind::Catcache, Kind::BareMap, Kind::OneLock, Kind::Partitioned, Kind::Ours];
+
+    /// Everything that one could take, each once.
+    pub const RIVALS: [Kind; 8] = [
+        Kind::Catcache,
+        Kind::BareMap,
+        Kind::OneLock,
+        Kind::Partitioned,
+        Kind::QuickCache,
+        Kind::Moka,
+        Kind::Papaya,
+        Kind::Ours,
+    ];
+
+    /// This project's cache behind one lock, 16 and 128.
+    pub const STRATEGIES: [Kind; 3] = [Kind::OursOne, Kind::OursSixteen, Kind::Ours];
 
     /// Its name in reports.
     pub const fn name(self) -> &'static str {
@@ -148,6 +202,11 @@ impl Kind {
             Kind::BareMap => "bare private map",
             Kind::OneLock => "one lock",
             Kind::Partitioned => "partitioned locks",
+            Kind::QuickCache => "quick_cache",
+            Kind::Moka => "moka",
+            Kind::Papaya => "papaya",
+            Kind::OursOne => "shared-catcache, 1 partition",
+            Kind::OursSixteen => "shared-catcache, 16 partitions",
             Kind::Ours => "shared-catcache",
         }
     }
@@ -159,8 +218,34 @@ impl Kind {
             Kind::BareMap => "bare",
             Kind::OneLock => "onelock",
             Kind::Partitioned => "partitioned",
+            Kind::QuickCache => "quick_cache",
+            Kind::Moka => "moka",
+            Kind::Papaya => "papaya",
+            Kind::OursOne => "ours1",
+            Kind::OursSixteen => "ours16",
             Kind::Ours => "ours",
         }
+    }
+
+    /// What it does not have that a catalog cache must have: why its cost is not the whole price. Empty if it is complete.
+    pub const fn lacks(self) -> &'static str {
+        match self {
+            Kind::Catcache => "private: a copy for each backend; hears of no message here",
+            Kind::BareMap => "private: a copy for each backend; no invalidation by hash, no lists, no cap",
+            Kind::OneLock | Kind::Partitioned | Kind::Papaya => {
+                "threads of one process only; no invalidation by hash, no check of what is put in, no lists, no cap"
+            }
+            Kind::QuickCache | Kind::Moka => {
+                "threads of one process only; no invalidation by hash, no check of what is put in, no lists; its cap does not \
+                 count its own tables"
+            }
+            Kind::OursOne | Kind::OursSixteen | Kind::Ours => "",
+        }
+    }
+
+    /// Does each backend hold everything for itself?
+    pub const fn is_private(self) -> bool {
+        matches!(self, Kind::Catcache | Kind::BareMap)
     }
 
     /// The subject of that name.
@@ -176,6 +261,11 @@ impl Kind {
             Kind::BareMap => task.run::<bare_map::BareMap>(),
             Kind::OneLock => task.run::<locked::OneLock>(),
             Kind::Partitioned => task.run::<locked::Partitioned>(),
+            Kind::QuickCache => task.run::<shelf::OffTheShelf<shelf::QuickCache>>(),
+            Kind::Moka => task.run::<shelf::OffTheShelf<shelf::MokaCache>>(),
+            Kind::Papaya => task.run::<shelf::OffTheShelf<shelf::PapayaMap>>(),
+            Kind::OursOne => task.run::<ours::OursIn<1>>(),
+            Kind::OursSixteen => task.run::<ours::OursIn<16>>(),
             Kind::Ours => task.run::<ours::Ours>(),
         }
     }

@@ -4,8 +4,11 @@
 //! time for it would be worth nothing.
 
 pub mod hits;
+pub mod processes;
 pub mod replay;
 pub mod storage;
+pub mod storm;
+pub mod touches;
 
 use crate::rivals::Failure;
 

@@ -3,6 +3,7 @@
 use super::record::{FaultField, ModelField, Record, write_json};
 use super::{bar, listed, meant, workers};
 use anyhow::{Result, bail};
+use catcache_benches::plots;
 use catcache_model::check;
 use catcache_model::coherence::scope::{Feature, Form};
 use catcache_model::coherence::{Fault, Property, Scope};
@@ -221,6 +222,17 @@ pub fn show(record: &Record, columns: bool) {
         "model faults caught: {caught}/{} (`catcache check --fault NAME` prints the shortest counterexample)",
         faults.len()
     );
+}
+
+/// Draws the scopes.
+pub fn draw(record: &Record, folder: Option<&Path>) -> Result<()> {
+    let Some(folder) = folder else { return Ok(()) };
+    let scopes = record.models.iter();
+    let scopes: Vec<plots::Scope> =
+        scopes.map(|m| plots::Scope { name: m.scope.clone(), states: m.unique, seconds: m.seconds }).collect();
+    let held = record.models.iter().all(|m| m.verdict == "held");
+    super::say_plots(&plots::of_models(folder, &scopes, !held)?);
+    Ok(())
 }
 
 /// The pairs of features that meet in no scope.

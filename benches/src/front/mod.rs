@@ -12,6 +12,8 @@ mod explain;
 mod record;
 
 use anyhow::{Context, Result, bail};
+use catcache_benches::plots;
+use catcache_benches::suite::Stage;
 use catcache_conformance::litmus::{self, Litmus};
 use catcache_model::coherence::{Program, Scope};
 use catcache_model::explorer::Coherent;
@@ -30,7 +32,7 @@ pub fn stop_on_interrupt() -> Arc<AtomicBool> {
     let set = ctrlc::set_handler(move || {
         // Relaxed: a flag that asks to stop; it guards no data.
         if flag.swap(true, Ordering::Relaxed) {
-            catcache_benches::counted::end_children();
+            catcache_benches::children::end_all();
             std::process::exit(130);
         }
         eprintln!("\ninterrupted: finishing what is running; once more to end at once");
@@ -111,20 +113,33 @@ fn bar(length: u64, what: &'static str) -> ProgressBar {
     style.map_or_else(|_| bar.clone(), |style| bar.clone().with_style(style))
 }
 
+/// Says which plots there are now, and which are not.
+fn say_plots(drawn: &plots::Drawn) {
+    for path in &drawn.files {
+        say!("plot: {}", path.display());
+    }
+    for missing in &drawn.missing {
+        say!("not drawn: {missing}");
+    }
+}
+
 /// `catcache check`.
 pub fn check_command(
     names: &[String],
     faults: &[String],
     full: bool,
+    plots: Option<&Path>,
     json: Option<&Path>,
     stop: &Arc<AtomicBool>,
 ) -> Result<bool> {
     writable(json)?;
+    plots.map(plots::folder).transpose()?;
     let all = names.is_empty() && faults.is_empty();
     let (scopes, faults) = check::select(names, faults, full)?;
     let mut record = Record::new(&["conform", "bench"]);
     check::run(&mut record, &scopes, &faults, all, stop);
     check::show(&record, !all);
+    check::draw(&record, plots)?;
     record.finish(stop, json)
 }
 
@@ -172,17 +187,32 @@ pub fn explain_command(
 }
 
 /// `catcache bench`.
-pub fn bench_command(full: bool, unverified: bool, json: Option<&Path>, stop: &AtomicBool) -> Result<bool> {
+pub fn bench_command(
+    names: &[String],
+    full: bool,
+    unverified: bool,
+    plots: Option<&Path>,
+    json: Option<&Path>,
+    stop: &AtomicBool,
+) -> Result<bool> {
+    let stages = bench::select(names)?;
     writable(json)?;
+    plots.map(plots::folder).transpose()?;
     let mut record = Record::new(&["check", "conform"]);
-    bench::run(&mut record, full, unverified, stop)?;
+    bench::run(&mut record, &bench::Wish { stages: &stages, full, unverified, plots }, stop)?;
     bench::show(&record);
     record.finish(stop, json)
 }
 
 /// `catcache verify`.
-pub fn verify_command(scope: &[String], json: Option<&Path>, stop: &Arc<AtomicBool>) -> Result<bool> {
+pub fn verify_command(
+    scope: &[String],
+    plots: Option<&Path>,
+    json: Option<&Path>,
+    stop: &Arc<AtomicBool>,
+) -> Result<bool> {
     writable(json)?;
+    plots.map(plots::folder).transpose()?;
     let (scopes, faults) = check::select(scope, &[], false)?;
     let mut record = Record::new(&[]);
     check::run(&mut record, &scopes, &faults, scope.is_empty(), stop);
@@ -196,7 +226,8 @@ pub fn verify_command(scope: &[String], json: Option<&Path>, stop: &Arc<AtomicBo
     }
     if record.held() && !interrupted(stop) {
         // What was checked so far is worth its report, whatever becomes of the measurements.
-        if let Err(error) = bench::run(&mut record, false, false, stop) {
+        let wish = bench::Wish { stages: &Stage::ALL, full: false, unverified: false, plots };
+        if let Err(error) = bench::run(&mut record, &wish, stop) {
             record.fail(format!("bench: {error:#}"));
         }
     } else {
@@ -205,6 +236,7 @@ pub fn verify_command(scope: &[String], json: Option<&Path>, stop: &Arc<AtomicBo
     check::show(&record, false);
     conform::show(&record, false);
     bench::show(&record);
+    check::draw(&record, plots)?;
     record.finish(stop, json)
 }
 

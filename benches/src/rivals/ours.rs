@@ -11,25 +11,36 @@ use super::{Failure, Handle, HandleStats, Subject};
 use crate::script::{BenchKey, DATABASE};
 
 /// Room for everything that a workload here can hold, so that nothing is evicted. Memory is taken only when it is used.
-const SEGMENT_BYTES: u64 = 256 << 20;
+pub const SEGMENT_BYTES: u64 = 256 << 20;
 
-/// An empty segment that was used before.
-static EMPTY: Mutex<Option<Shared>> = Mutex::new(None);
+/// Empty segments that were used before, at most one of each number of partitions.
+static EMPTY: Mutex<Vec<Shared>> = Mutex::new(Vec::new());
 
-/// The cache over an anonymous segment.
-pub struct Ours {
+/// The cache over an anonymous segment, its table in so many partitions.
+pub struct OursIn<const PARTITIONS: u32> {
     catalog: MemoryCatalog,
     shared: Shared,
 }
 
-impl Drop for Ours {
+/// The cache as it comes.
+pub type Ours = OursIn<128>;
+
+/// The parameters of its segment.
+pub fn config(partitions: u32) -> Config {
+    Config { bytes: SEGMENT_BYTES, partitions, ..Config::default() }
+}
+
+impl<const PARTITIONS: u32> Drop for OursIn<PARTITIONS> {
     /// The backends are gone: all entries can go, and if they do, the segment is as good as new.
     fn drop(&mut self) {
         for entry in self.shared.peek().entries {
             self.shared.evict(&(), &entry.key.as_key());
         }
         if self.shared.stats().entries == 0 {
-            *EMPTY.lock() = Some(self.shared.clone());
+            let mut empty = EMPTY.lock();
+            if empty.iter().all(|other| other.config() != self.shared.config()) {
+                empty.push(self.shared.clone());
+            }
         }
     }
 }
@@ -37,29 +48,34 @@ impl Drop for Ours {
 /// One backend.
 pub struct OurHandle(Backend<MemorySession>);
 
-impl Ours {
-    /// The segment.
-    pub fn shared(&self) -> &Shared {
-        &self.shared
-    }
+/// A backend over a segment, and the session of a catalog that it is to load from.
+///
+/// # Errors
+/// There are too many backends.
+pub fn backend(shared: &Shared, catalog: &MemoryCatalog) -> Result<OurHandle, Failure> {
+    Ok(OurHandle(Backend::attach(shared, DATABASE, catalog.session(()))?))
 }
 
-impl Subject for Ours {
+impl<const PARTITIONS: u32> Subject for OursIn<PARTITIONS> {
     type Handle = OurHandle;
 
     const PRIVATE: bool = false;
 
-    fn new(catalog: &MemoryCatalog) -> Result<Ours, Failure> {
-        let used = EMPTY.lock().take();
+    fn new(catalog: &MemoryCatalog) -> Result<Self, Failure> {
+        let used = {
+            let mut empty = EMPTY.lock();
+            let found = empty.iter().position(|shared| shared.config().partitions == PARTITIONS);
+            found.map(|at| empty.swap_remove(at))
+        };
         let shared = match used {
             Some(shared) => shared,
-            None => Shared::anonymous(&Config { bytes: SEGMENT_BYTES, ..Config::default() })?,
+            None => Shared::anonymous(&config(PARTITIONS))?,
         };
-        Ok(Ours { catalog: catalog.clone(), shared })
+        Ok(OursIn { catalog: catalog.clone(), shared })
     }
 
     fn attach(&self) -> Result<OurHandle, Failure> {
-        Ok(OurHandle(Backend::attach(&self.shared, DATABASE, self.catalog.session(()))?))
+        backend(&self.shared, &self.catalog)
     }
 
     fn shared_bytes(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! Hits: the mixes, and what one costs by one thread, by two, and when another backend has done the work already.
+//! Hits: the mixes, and what one costs by one thread and by two.
 
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -94,6 +94,19 @@ impl Mix {
         self.stream.iter().filter(|key| seen.insert(key.id)).copied().collect()
     }
 
+    /// What the rows are loaded from.
+    pub fn catalog(&self) -> &MemoryCatalog {
+        &self.catalog
+    }
+
+    /// Looks up everything.
+    ///
+    /// # Errors
+    /// The subject's, or an answer that is wrong.
+    pub fn fill<H: Handle>(&self, handle: &mut H) -> Result<(), Failure> {
+        ask(handle, &self.table)
+    }
+
     /// An empty cache over the mix's catalog.
     ///
     /// # Errors
@@ -108,7 +121,7 @@ impl Mix {
     /// The subject's.
     pub fn warm<S: Subject>(&self, subject: &S) -> Result<S::Handle, Failure> {
         let mut handle = subject.attach()?;
-        ask(&mut handle, &self.table)?;
+        self.fill(&mut handle)?;
         Ok(handle)
     }
 
@@ -139,6 +152,37 @@ impl Mix {
         Ok(Stored { shared_bytes: subject.shared_bytes(), stats })
     }
 
+    /// How many hits make a slice.
+    ///
+    /// # Errors
+    /// The subject's, or an answer that is wrong.
+    pub fn hits_of_a_slice<H: Handle>(&self, handle: &mut H) -> Result<usize, Failure> {
+        let mut at = 0;
+        self.hit(handle, &mut at, self.stream.len())?;
+        let (trial_ns, result) = cpu_time(|| self.hit(handle, &mut at, TRIAL));
+        result?;
+        Ok((TRIAL as u64 * SLICE_NS / trial_ns.max(1)).clamp(16, STREAM as u64) as usize)
+    }
+
+    /// Cuts hits into slices of `hits` for as long as `go_on` says, which is told the nanoseconds since the beginning.
+    ///
+    /// # Errors
+    /// The subject's, or an answer that is wrong.
+    pub fn hit_slices<H: Handle>(
+        &self,
+        handle: &mut H,
+        hits: usize,
+        mut go_on: impl FnMut(u64) -> bool,
+    ) -> Result<Vec<Slice>, Failure> {
+        let mut slices = Vec::new();
+        let (mut at, mut result) = (0, Ok(()));
+        let start = wall_ns();
+        while result.is_ok() && go_on(wall_ns() - start) {
+            slices.push(Slice::of(|| result = self.hit(handle, &mut at, hits)));
+        }
+        result.map(|()| slices)
+    }
+
     /// Looks up `keys` of the mix, one after another.
     ///
     /// # Errors
@@ -167,20 +211,32 @@ fn ask<H: Handle>(handle: &mut H, keys: &[BenchKey]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What hits cost in one round.
+/// What lookups cost in one round.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HitCosts {
-    /// CPU time of one hit when one thread runs: the median of its uninterrupted slices.
+    /// CPU time of one lookup when one thread (or process) runs: the median of its uninterrupted slices.
     pub one_ns: Option<f64>,
-    /// The same of the slices in which two threads ran.
+    /// The same of the slices in which two ran.
     pub two_ns: Option<f64>,
     /// How many such slices there were.
     pub accompanied: usize,
-    /// Of how many slices of the two threads.
+    /// Of how many slices of the two.
     pub slices: usize,
 }
 
 impl HitCosts {
+    /// From the slices, of `lookups` each, of one that ran alone, and of two that ran together.
+    pub fn new(alone: &[Slice], both: &[Vec<Slice>; 2], lookups: usize) -> HitCosts {
+        let mut counted = accompanied(&both[0], &both[1]);
+        counted.extend(accompanied(&both[1], &both[0]));
+        HitCosts {
+            one_ns: median_ns(uninterrupted(alone), lookups),
+            accompanied: counted.len(),
+            slices: both.iter().map(Vec::len).sum(),
+            two_ns: (counted.len() >= SLICES_LEAST).then(|| median_ns(counted, lookups)).flatten(),
+        }
+    }
+
     /// How much more two threads do than one: 2 is all that there is.
     pub fn gain(&self) -> Option<f64> {
         Some(2.0 * self.one_ns? / self.two_ns?)
@@ -197,20 +253,28 @@ pub struct Hits<'a> {
     pub two: Duration,
 }
 
-/// Cuts hits into slices of `hits` for as long as `go_on` says.
-fn slices<H: Handle>(
-    mix: &Mix,
-    handle: &mut H,
-    hits: usize,
-    mut go_on: impl FnMut(u64) -> bool,
-) -> Result<Vec<Slice>, Failure> {
-    let mut slices = Vec::new();
-    let (mut at, mut result) = (0, Ok(()));
-    let start = wall_ns();
-    while result.is_ok() && go_on(wall_ns() - start) {
-        slices.push(Slice::of(|| result = mix.hit(handle, &mut at, hits)));
+/// Two threads work at the same time, for `two` nanoseconds; none at all if that is zero. Each first prepares itself, then
+/// waits for the other, then makes slices for as long as it is told to go on.
+pub(super) fn together<P, W>(two: u64, prepare: P) -> Result<[Vec<Slice>; 2], Failure>
+where
+    P: Fn() -> W + Sync,
+    W: FnOnce(&mut dyn FnMut(u64) -> bool) -> Result<Vec<Slice>, Failure>,
+{
+    if two == 0 {
+        return Ok([Vec::new(), Vec::new()]);
     }
-    result.map(|()| slices)
+    let start = Barrier::new(2);
+    std::thread::scope(|scope| {
+        let [first, second] = [(); 2].map(|()| {
+            scope.spawn(|| {
+                // Whoever fails is waited for as well.
+                let work = prepare();
+                start.wait();
+                work(&mut |ns| ns < two)
+            })
+        });
+        Ok([joined(first.join())?, joined(second.join())?])
+    })
 }
 
 fn median_ns<'a>(slices: impl IntoIterator<Item = &'a Slice>, hits: usize) -> Option<f64> {
@@ -225,68 +289,14 @@ impl Task for Hits<'_> {
         let mut first = self.mix.warm(&subject)?;
         let (one, two) = (self.one.as_nanos() as u64, self.two.as_nanos() as u64);
 
-        let mut at = 0;
-        self.mix.hit(&mut first, &mut at, self.mix.stream.len())?;
-        let (trial_ns, result) = cpu_time(|| self.mix.hit(&mut first, &mut at, TRIAL));
-        result?;
-        let hits = (TRIAL as u64 * SLICE_NS / trial_ns.max(1)).clamp(16, STREAM as u64) as usize;
-
-        let alone = slices(self.mix, &mut first, hits, |ns| ns < one)?;
-        let mut costs = HitCosts { one_ns: median_ns(uninterrupted(&alone), hits), ..HitCosts::default() };
+        let hits = self.mix.hits_of_a_slice(&mut first)?;
+        let alone = self.mix.hit_slices(&mut first, hits, |ns| ns < one)?;
         drop(first);
-        if two == 0 {
-            return Ok(costs);
-        }
-        let start = Barrier::new(2);
-        let both = std::thread::scope(|scope| {
-            let threads = [(); 2].map(|()| {
-                scope.spawn(|| {
-                    let handle = self.mix.warm(&subject);
-                    start.wait();
-                    slices(self.mix, &mut handle?, hits, |ns| ns < two)
-                })
-            });
-            threads.into_iter().map(|thread| joined(thread.join())).collect::<Result<Vec<_>, _>>()
+        let both = together(two, || {
+            let handle = self.mix.warm(&subject);
+            move |go_on: &mut dyn FnMut(u64) -> bool| self.mix.hit_slices(&mut handle?, hits, go_on)
         })?;
-        let mut counted = accompanied(&both[0], &both[1]);
-        counted.extend(accompanied(&both[1], &both[0]));
-        costs.slices = both.iter().map(Vec::len).sum();
-        costs.accompanied = counted.len();
-        if counted.len() >= SLICES_LEAST {
-            costs.two_ns = median_ns(counted, hits);
-        }
-        Ok(costs)
-    }
-}
-
-/// The first touches of a new backend, when another has filled the cache already: misses of the local view that the
-/// shared table answers.
-pub struct FirstTouches<'a> {
-    /// Whose stream.
-    pub mix: &'a Mix,
-    /// How many new backends.
-    pub backends: usize,
-}
-
-impl Task for FirstTouches<'_> {
-    /// CPU time of one answer, a median over the backends; `None` if a lookup was answered otherwise.
-    type Output = Result<Option<f64>, Failure>;
-
-    fn run<S: Subject>(&self) -> Self::Output {
-        let subject: S = self.mix.subject()?;
-        let _filled = self.mix.warm(&subject)?;
-        let touches = self.mix.first_touches();
-        let mut costs = Vec::new();
-        for _ in 0..self.backends {
-            let mut handle = subject.attach()?;
-            let (cpu_ns, result) = cpu_time(|| self.mix.touch(&mut handle, &touches));
-            result?;
-            if handle.stats().loads > 0 {
-                return Ok(None);
-            }
-            costs.push(cpu_ns as f64 / touches.len() as f64);
-        }
-        Ok(summary(costs).map(|summary| summary.median))
+        Ok(HitCosts::new(&alone, &both, hits))
     }
 }
 
@@ -312,8 +322,6 @@ mod tests {
             let (one, two) = (Duration::from_millis(2), Duration::from_millis(2));
             let costs = kind.run(&Hits { mix: &mix, one, two }).unwrap();
             assert!(costs.accompanied <= costs.slices);
-            let answered = kind.run(&FirstTouches { mix: &mix, backends: 2 }).unwrap().is_some();
-            assert_eq!(answered, !matches!(kind, Kind::Catcache | Kind::BareMap), "{}", kind.name());
         }
     }
 }

@@ -69,7 +69,7 @@ mod tests {
             let four = kind.run(&Storage { script: &script, backends: 4 }).unwrap();
             assert_eq!(four.stats.bytes, 4 * one.stats.bytes, "{}", kind.name());
             assert_eq!(four.shared_bytes, one.shared_bytes, "{}", kind.name());
-            let held_by_backends = kind != Kind::OneLock && kind != Kind::Partitioned;
+            let held_by_backends = kind.is_private() || kind.lacks().is_empty();
             assert_eq!(one.stats.bytes > 0, held_by_backends, "{}", kind.name());
         }
     }
