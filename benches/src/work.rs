@@ -1,9 +1,10 @@
 //! What the subjects are asked to do while they are measured.
 //!
-//! Each is a [`Task`](crate::rivals::Task), compiled once for each subject. An answer that is wrong makes the task fail: a
+//! Each but [`mixed`] is a [`Task`](crate::rivals::Task), compiled once for each subject. An answer that is wrong makes the task fail: a
 //! time for it would be worth nothing.
 
 pub mod hits;
+pub mod mixed;
 pub mod processes;
 pub mod replay;
 pub mod storage;

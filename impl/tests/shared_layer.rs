@@ -176,15 +176,24 @@ fn catalogs_and_databases_are_invalidated_whole() {
 fn a_bracket_counts_each_stamp_once() {
     let shared = small();
     let mut bracket = shared.bracket([(5, 7, 1), (5, 7, 2), (5, 7, 1)]).and(shared.bracket_of_databases([5, 5]));
-    assert_eq!(bracket.stamps(), 3);
+    // Two stripes, the lists of their cache, and the database.
+    assert_eq!(bracket.stamps(), 4);
     bracket.open(&());
     let image = shared.peek();
     assert_eq!(image.stripes.iter().map(|stamp| stamp.open).sum::<u32>(), 2);
+    assert_eq!(image.lists.iter().map(|stamp| stamp.open).sum::<u32>(), 1);
     assert_eq!(image.databases.iter().map(|stamp| stamp.open).sum::<u32>(), 1);
     bracket.close(&());
     let image = shared.peek();
     assert_eq!(image.clock, 2);
-    assert!(image.stripes.iter().chain(&image.databases).all(|stamp| stamp.open == 0 && [0, 2].contains(&stamp.mark)));
+    assert!(
+        image
+            .stripes
+            .iter()
+            .chain(&image.lists)
+            .chain(&image.databases)
+            .all(|stamp| stamp.open == 0 && [0, 2].contains(&stamp.mark))
+    );
 }
 
 #[test]

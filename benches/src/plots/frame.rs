@@ -49,12 +49,12 @@ pub(super) fn draw(
         let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         area.fill(&WHITE).map_err(said)?;
         let (head, rest) = area.split_vertically(HEAD);
-        head.draw(&Text::new(title, (32, 36), &letters(32, INK, HPos::Left))).map_err(said)?;
-        head.draw(&Text::new(below, (32, 78), &letters(20, PALE, HPos::Left))).map_err(said)?;
+        head.draw(&Text::new(title, (32, 36), letters(32, INK, HPos::Left))).map_err(said)?;
+        head.draw(&Text::new(below, (32, 78), letters(20, PALE, HPos::Left))).map_err(said)?;
         if unverified {
             let red = RGBColor(200, 0, 0);
             let at = (size.0 as i32 - 32, 36);
-            head.draw(&Text::new("unverified", at, &letters(32, red, HPos::Right))).map_err(said)?;
+            head.draw(&Text::new("unverified", at, letters(32, red, HPos::Right))).map_err(said)?;
         }
         body(&rest)?;
         area.present().map_err(said)?;
@@ -134,7 +134,7 @@ pub(super) fn legend(area: &Area<'_>, at: (i32, i32), items: &[(RGBAColor, &str)
     let (mut x, y) = at;
     for (colour, text) in items {
         area.draw(&Rectangle::new([(x, y - 8), (x + 16, y + 8)], colour.filled())).map_err(said)?;
-        area.draw(&Text::new(*text, (x + 24, y), &letters(18, INK, HPos::Left))).map_err(said)?;
+        area.draw(&Text::new(*text, (x + 24, y), letters(18, INK, HPos::Left))).map_err(said)?;
         x += 24 + 10 * text.chars().count() as i32 + 28;
     }
     Ok(())

@@ -81,7 +81,7 @@ fn value(rows: &[Row], panel: &Panel, kind: Kind, metric: usize) -> Option<f64> 
 
 fn draw_panel(area: &Area<'_>, rows: &[Row], panel: &Panel) -> Result<(), String> {
     let (head, body) = area.split_vertically(48);
-    head.draw(&Text::new(panel.title, (32, 20), &letters(20, INK, HPos::Left))).map_err(said)?;
+    head.draw(&Text::new(panel.title, (32, 20), letters(20, INK, HPos::Left))).map_err(said)?;
     let mut drawn = Vec::new();
     for (group, kind) in panel.kinds.iter().enumerate() {
         let colour = match kind {

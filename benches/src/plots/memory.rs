@@ -92,7 +92,7 @@ fn chart(area: &super::frame::Area<'_>, lines: &[Line]) -> Result<(), String> {
         let y = y.max(above + 28);
         above = y;
         let at = (right + 18 - origin.0, y - origin.1);
-        area.draw(&Text::new(text, at, &letters(20, colour, HPos::Left))).map_err(said)?;
+        area.draw(&Text::new(text, at, letters(20, colour, HPos::Left))).map_err(said)?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use crate::report::{Row, Target};
 use crate::rivals::{Failure, Kind};
 use crate::statistics::{ratio, summary};
 use crate::work::hits::{HitCosts, Mix};
+use crate::work::mixed::Mixed;
 use crate::work::touches::{FirstTouches, Touches};
 
 /// New backends of one turn of the first touches.
@@ -25,8 +26,13 @@ const NOT_BUILT: &str = "a probe without a lock is not built";
 /// The stage `strategies`.
 pub(super) fn rows(runner: &mut Runner<'_>, form: Form, mix: &Mix) -> Result<Vec<Row>, Failure> {
     let (one, two) = form.turn();
+    let mixed = Mixed::new();
+    let mut mixed_costs = Vec::new();
     let both = runner.rounds(form.bounds(7, 5), 1, &KINDS, |_, kind| {
         let answer = kind.run(&FirstTouches { mix, backends: TOUCHING })?;
+        if kind == Kind::Ours {
+            mixed_costs.extend(mixed.run(TOUCHING)?);
+        }
         Ok((answer, kind.run(&Touches { mix, one, two })?))
     })?;
     let results = &both[0];
@@ -51,5 +57,11 @@ pub(super) fn rows(runner: &mut Runner<'_>, form: Form, mix: &Mix) -> Result<Vec
         let gain = gain_row(mix.name, kind.name(), "gain from one to two threads on shared answers", &costs);
         rows.extend([one, shared, gain]);
     }
+    let ([lists, absent], rounds) = (mixed.shares(), mixed_costs.len());
+    let answer = Row::new("zipf10k, mixed", Kind::Ours.name(), "shared answer to a local miss", "ns")
+        .measured(summary(mixed_costs))
+        .note(format!("CPU time; {lists:.0} % lists of 4 rows, each read, {absent:.0} % absent rows; {rounds} rounds"))
+        .target(Target::value_at_most(300.0));
+    rows.push(answer);
     Ok(rows)
 }

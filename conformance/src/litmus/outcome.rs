@@ -132,7 +132,7 @@ fn printed(line: &mut Line<'_, '_>) -> Result<Vec<Want>, LitmusError> {
                         return Err(line.reading().meaning(at, format!("`{other}` never commits or aborts")));
                     }
                     after |= 1 << index;
-                    if !line.takes_strange('+') {
+                    if !line.takes('+') {
                         break;
                     }
                 }

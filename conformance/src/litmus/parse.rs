@@ -155,11 +155,6 @@ impl<'r, 't> Line<'r, 't> {
         self.takes_token(Token::Mark(c))
     }
 
-    /// Takes the character, which no file has, if it is next.
-    pub(super) fn takes_strange(&mut self, c: char) -> bool {
-        self.takes_token(Token::Strange(c))
-    }
-
     fn takes_token(&mut self, token: Token<'_>) -> bool {
         let takes = self.peek() == Some(token);
         self.at += usize::from(takes);

@@ -26,8 +26,9 @@ use crate::refinement::{Map, Sizes};
 use crate::rules::Rule;
 use crate::runtimes::real::body;
 use ledger::{ANOTHER, Ledger};
-use shared_catcache::Shared;
 use shared_catcache::backend::MemoryCatalog;
+use shared_catcache::shared::EntryImage;
+use shared_catcache::{EntryAt, Shared};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
@@ -267,12 +268,16 @@ impl Room {
         Ok(Room { shared, segment, catalog })
     }
 
-    /// When all have detached, no bracket is open, no entry is referred to, and no place in the ring is taken.
+    /// When all have detached, no bracket is open, no entry is referred to but by a list, and no place in the ring is taken.
     fn is_left_clean(&self) -> Result<(), String> {
         let image = self.shared.peek();
-        let stamps = image.stripes.iter().chain(&image.catalogs).chain(&image.databases);
+        let stamps = image.stripes.iter().chain(&image.lists).chain(&image.catalogs).chain(&image.databases);
         let open = stamps.filter(|stamp| stamp.open != 0).count();
-        let referred = image.entries.iter().filter(|entry| entry.references != 0 || !entry.linked).count();
+        let listed =
+            |at: EntryAt| image.entries.iter().flat_map(|e| &e.members).flatten().filter(|m| **m == at).count();
+        // An invalid member that a list still refers to is unlinked already.
+        let in_use = |e: &&EntryImage| e.references as usize != listed(e.at) || !e.linked && e.references == 0;
+        let referred = image.entries.iter().filter(in_use).count();
         let attached = image.ring_positions.iter().flatten().count();
         match (open, referred, attached) {
             (0, 0, 0) => Ok(()),

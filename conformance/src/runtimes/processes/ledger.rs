@@ -87,6 +87,8 @@ impl Record {
 pub struct Ledger {
     file: File,
     read_to: u64,
+    /// What was read and is of later runs.
+    ahead: Vec<Record>,
 }
 
 impl Ledger {
@@ -95,7 +97,7 @@ impl Ledger {
     /// # Errors
     /// The system's.
     pub fn open(path: &Path) -> io::Result<Ledger> {
-        Ok(Ledger { file: OpenOptions::new().read(true).append(true).open(path)?, read_to: 0 })
+        Ok(Ledger { file: OpenOptions::new().read(true).append(true).open(path)?, read_to: 0, ahead: Vec::new() })
     }
 
     /// Appends one record.
@@ -125,6 +127,19 @@ impl Ledger {
                 return Ok(records);
             }
         }
+    }
+}
+
+impl Ledger {
+    /// Of what was appended since, that of one run. What is of later runs is kept for them: who has ended a run may begin the next
+    /// before others have read that it has.
+    fn news_of(&mut self, run: u16) -> io::Result<Vec<Record>> {
+        let news = self.news()?;
+        self.ahead.extend(news);
+        let (now, later) =
+            self.ahead.drain(..).filter(|record| record.run >= run).partition(|record| record.run == run);
+        self.ahead = later;
+        Ok(now)
     }
 }
 
@@ -171,10 +186,10 @@ struct State {
 
 impl State {
     fn read_on(&mut self, run: u16) {
-        match self.ledger.news() {
+        match self.ledger.news_of(run) {
             Err(error) => self.error = Some(format!("the ledger can't be read: {error}")),
             Ok(records) => {
-                for Record { backend, entry, .. } in records.into_iter().filter(|record| record.run == run) {
+                for Record { backend, entry, .. } in records {
                     match entry {
                         Entry::Ready => self.ready += 1,
                         Entry::Done(true) => self.done |= 1 << backend,
@@ -295,6 +310,23 @@ mod tests {
             assert_eq!(Record::of(record.bytes()), Some(record));
         }
         assert_eq!(Record::of([0; RECORD]), None);
+    }
+
+    /// The first to end a run begins the next before the other has read that the first has ended.
+    #[test]
+    fn what_is_of_a_later_run_is_not_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        std::fs::write(&path, "").unwrap();
+        let quick = Ledger::open(&path).unwrap();
+        let slow = Share::new(Ledger::open(&path).unwrap(), 0, 1, 0, 0);
+        for (run, entry) in [(0, Entry::Ready), (0, Entry::Finished), (1, Entry::Ready)] {
+            quick.append(Record { run, backend: 0, entry }).unwrap();
+        }
+        assert!(slow.met(Meeting::Finished, 1).unwrap());
+        let next = Share::new(slow.into_ledger().unwrap(), 1, 1, 0, 0);
+        assert!(next.met(Meeting::Ready, 1).unwrap());
+        assert!(!next.met(Meeting::Finished, 1).unwrap());
     }
 
     #[test]
