@@ -141,7 +141,9 @@ fn the_faults_are_listed_with_their_scope_and_what_they_break() {
     let (status, text) = said(&["check", "--faults", "--json", &report]);
     assert_eq!(status, Some(0), "{text}");
     let faults = json(report.as_ref())["faults"].as_array().unwrap().clone();
-    assert_eq!(faults.len(), catcache_model::coherence::Fault::ALL.len());
+    let slots = catcache_model::lifetime::Fault::ALL.len();
+    assert_eq!(faults.len(), catcache_model::coherence::Fault::ALL.len() + slots);
+    assert!(faults.iter().any(|f| f["name"] == "OwnLeaks" && f["property"] == "lifetime-no-leak"), "{text}");
     for fault in &faults {
         for field in ["name", "scope", "property", "about"] {
             let shown = fault[field].as_str().unwrap();

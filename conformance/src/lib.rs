@@ -6,20 +6,20 @@
 //!          │                                     ├──▶ replay               the model drives the code: every edge, lock step
 //!          └──▶ body, over three builds ◀────────┤
 //!                 shuttle, loom: acceptance ─────┘                          the code drives the model
-//!                 real threads: outcomes ⊆ allowed; oracle                  shares nothing with the model
+//!                 real threads and processes: outcomes ⊆ allowed; oracle    shares nothing with the model
 //! ```
 //!
 //! [`litmus`] reads the files; [`explain`] says why an outcome of one comes about, or which rule forbids it;
 //! [`refinement`] says which value of the code each variable of the model stands for; [`replay`] and [`acceptance`] hold
-//! the two together step by step; [`outcomes`] runs the files on real threads; [`oracle`] judges long random histories by
+//! the two together step by step; [`outcomes`] runs the files on real threads,
+//! [`processes`](runtimes::processes) on real processes; [`lifetime`] holds entries and slab to a model of their own; [`oracle`] judges long random histories by
 //! rules of its own; [`suite`] does it all, with faults of the code ([`rules`]) that must be caught; [`seal`] records that
 //! this very code has passed.
 //!
 //! # What is not checked
 //!
-//! * Lists, in-place updates, two-phase commit, whole-catalog and database stamps, several databases:
-//!   not in the model yet. The shared layer has those stamps; nobody opens them here.
-//! * Death of a process, and processes at all: the suite runs threads.
+//! * Two-phase commit: not in the model yet. Lists have two members, and a key is in one list at most.
+//! * Death of a process. Processes run as they come; lock step and the simulators drive threads.
 //! * Our own lock below the table: in the simulated builds the simulator's lock stands in its place; ours has a suite of
 //!   its own (`tests/lock.rs`), and the real builds use it (real threads, oracle, thread sanitizer).
 //! * Store buffering beyond what loom models (it has no load buffering), and anything on machines other than x86-64.
@@ -34,6 +34,7 @@
 pub mod acceptance;
 pub mod desk;
 pub mod explain;
+pub mod lifetime;
 pub mod litmus;
 pub mod oracle;
 pub mod outcomes;

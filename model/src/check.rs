@@ -5,6 +5,7 @@
 
 use crate::coherence::{Action, Coherence, Fault, Program, Property, Scope, State};
 use crate::coverage::Coverage;
+use crate::search;
 use stateright::{Checker, HasDiscoveries, Model, Path};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -133,18 +134,14 @@ pub fn fault_in(fault: Fault, scope: &Scope) -> FaultVerdict {
     let mut program = scope.program.clone();
     program.fault = Some(fault);
     let start = Instant::now();
-    let any = HasDiscoveries::AnyOf(Property::ALL.iter().map(|p| p.name()).collect());
-    let checker = Coherence::new(program.clone()).checker().threads(1).finish_when(any).spawn_bfs().join();
+    let (found, unique) = search::first_broken(
+        State::initial(&program),
+        |s, out| program.actions_of(s, out),
+        |s, action| program.step(s, action).map(|(next, _)| next),
+        |s| s.broken,
+    );
     let took = start.elapsed();
-    // Of equally short ones always the same.
-    let order = |name: &str| Property::ALL.iter().position(|p| p.name() == name);
-    let found = checker.discoveries().into_iter();
-    let shortest = found.min_by_key(|(name, path)| (path.clone().into_actions().len(), order(name)));
-    let (broke, counterexample) = match shortest {
-        Some((name, path)) => (Property::ALL.iter().copied().find(|p| p.name() == name), path.into_actions()),
-        None => (None, Vec::new()),
-    };
+    let (broke, counterexample) = found.map_or((None, Vec::new()), |(property, run)| (Some(property), run));
     let columns = crate::diagram::columns(&program, &counterexample);
-    let unique = checker.unique_state_count();
     FaultVerdict { fault, scope: scope.name, broke, counterexample, columns, unique, took }
 }

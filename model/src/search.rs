@@ -89,17 +89,58 @@ pub fn shortest(
 
 /// What stands for a state once it has been looked at: a state takes some kilobytes. Among a million states the odds that
 /// two share their 128 bits are below 1 : 10²⁶.
-fn fingerprint(state: &State) -> u128 {
-    let half = |salt: u8| {
-        let mut hasher = DefaultHasher::new();
-        salt.hash(&mut hasher);
-        state.hash(&mut hasher);
-        u128::from(hasher.finish())
-    };
-    half(0) << 64 | half(1)
+fn fingerprint(state: &impl Hash) -> u128 {
+    u128::from(half(state, 0)) << 64 | u128::from(half(state, 1))
 }
 
-fn run_to(from: &[(u32, Option<Action>)], mut at: u32) -> Vec<Action> {
+/// Half of it: enough where a state that is missed makes a run longer, or a fault go uncaught, which is then told.
+fn half(state: &impl Hash, salt: u8) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    salt.hash(&mut hasher);
+    state.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The shortest run after which something is broken, as `broken` tells and orders it: of equally short runs, one of the least. `None`:
+/// there is none. Breadth first, one thread, level by level; a state that is broken has no successors.
+///
+/// stateright's own search ends with a block of states, and keeps the last discovery in it, not the first. Beside the run, the number of
+/// states that were reached.
+pub fn first_broken<S: Clone + Hash, A: Copy, B: Ord>(
+    initial: S,
+    actions: impl Fn(&S, &mut Vec<A>),
+    step: impl Fn(&S, A) -> Option<S>,
+    broken: impl Fn(&S) -> Option<B>,
+) -> (Option<(B, Vec<A>)>, usize) {
+    let mut from: Vec<(u32, Option<A>)> = vec![(0, None)];
+    let mut seen = FxHashSet::from_iter([half(&initial, 0)]);
+    let (mut front, mut behind) = (vec![(0_u32, initial)], Vec::new());
+    let mut may = Vec::new();
+    while !front.is_empty() {
+        let mut found: Option<(B, u32)> = None;
+        for (at, state) in front.drain(..) {
+            may.clear();
+            actions(&state, &mut may);
+            for action in may.iter().copied() {
+                let Some(next) = step(&state, action).filter(|next| seen.insert(half(next, 0))) else { continue };
+                let number = from.len() as u32;
+                from.push((at, Some(action)));
+                match broken(&next) {
+                    Some(what) if found.as_ref().is_none_or(|(least, _)| what < *least) => found = Some((what, number)),
+                    Some(_) => {}
+                    None => behind.push((number, next)),
+                }
+            }
+        }
+        if let Some((what, at)) = found {
+            return (Some((what, run_to(&from, at))), from.len());
+        }
+        std::mem::swap(&mut front, &mut behind);
+    }
+    (None, from.len())
+}
+
+fn run_to<A: Copy>(from: &[(u32, Option<A>)], mut at: u32) -> Vec<A> {
     let mut run = Vec::new();
     while let (before, Some(action)) = from[at as usize] {
         run.push(action);

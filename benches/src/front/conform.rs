@@ -1,8 +1,9 @@
 //! `conform`: the code, held to the model.
 
-use super::record::{Explored, FaultField, LitmusField, OracleField, Record};
+use super::record::{Explored, FaultField, LitmusField, OracleField, Record, SlotField};
 use super::{bar, workers};
 use anyhow::{Context, Result, anyhow};
+use catcache_conformance::lifetime;
 use catcache_conformance::litmus::{self, Litmus};
 use catcache_conformance::oracle::{self, Plan};
 use catcache_conformance::outcomes;
@@ -79,6 +80,7 @@ pub fn run(record: &mut Record, chosen: Vec<Litmus>, full: bool, stop: &AtomicBo
     if !whole {
         return Ok(());
     }
+    slots(record, stop);
     faults(record, &files, &pins, stop);
     run_oracle(record, full, stop);
     // Relaxed: see `stop_on_interrupt`.
@@ -86,6 +88,31 @@ pub fn run(record: &mut Record, chosen: Vec<Litmus>, full: bool, stop: &AtomicBo
         seal_it(record, full)?;
     }
     Ok(())
+}
+
+/// The real entries and the real slab, held to the model of the life of a slot.
+fn slots(record: &mut Record, stop: &AtomicBool) {
+    let verdicts = lifetime::run_all(stop);
+    let of = lifetime::Scenario::all();
+    skipped(record, "scenarios of the life of a slot", verdicts.len(), of.len());
+    for (v, scenario) in verdicts.into_iter().zip(of) {
+        if let Some(why) = &v.failure {
+            record.fail(format!("{}: {why}", v.name));
+        }
+        let explored = |a: lifetime::Accepted, bound, complete| Explored {
+            bound,
+            complete,
+            executions: a.executions,
+            edges: a.edges,
+        };
+        record.slots.push(SlotField {
+            scenario: v.name,
+            loom: explored(v.loom, scenario.bound, v.failure.is_none()),
+            shuttle: explored(v.shuttle, None, false),
+            edges: v.loom.of,
+            verdict: v.failure.map_or("held".into(), |why| why.lines().next().unwrap_or("failed").to_owned()),
+        });
+    }
 }
 
 fn faults(record: &mut Record, files: &[Prepared], pins: &Pins, stop: &AtomicBool) {
@@ -148,6 +175,7 @@ fn seal_it(record: &Record, full: bool) -> Result<()> {
         count("litmus files", files, files),
         count("edges replayed", replayed, edges),
         count("faults of the code caught", code, code),
+        count("scenarios of the life of a slot", record.slots.len(), record.slots.len()),
         count("oracle plans", record.oracle.len(), record.oracle.len()),
     ];
     let form = if full { seal::Form::Full } else { seal::Form::Quick };
@@ -246,6 +274,27 @@ pub fn show(record: &Record, one: bool) {
     let (replayed, edges) = record.litmus.iter().fold((0, 0), |(r, e), l| (r + l.replayed, e + l.edges));
     let held = record.litmus.iter().filter(|l| l.verdict == "held").count();
     say!("litmus files held: {held}/{}; edges replayed in lock step: {replayed}/{edges}", record.litmus.len());
+    if !record.slots.is_empty() {
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+            "life of a slot",
+            "loom: bound, runs, edges",
+            "shuttle: runs, edges",
+            "edges of the model",
+            "verdict",
+        ]);
+        for s in &record.slots {
+            let bound = s.loom.bound.map_or("none".into(), |b| b.to_string());
+            table.add_row([
+                s.scenario.to_owned(),
+                format!("{bound}, {}, {}", s.loom.executions, s.loom.edges),
+                format!("{}, {}", s.shuttle.executions, s.shuttle.edges),
+                s.edges.to_string(),
+                s.verdict.chars().take(60).collect(),
+            ]);
+        }
+        say!("{table}");
+    }
     let code: Vec<&FaultField> = record.faults.iter().filter(|f| f.side == "code").collect();
     if !code.is_empty() {
         let caught = code.iter().filter(|f| f.caught_by.is_some()).count();

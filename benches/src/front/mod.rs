@@ -135,9 +135,9 @@ pub fn check_command(
     writable(json)?;
     plots.map(plots::folder).transpose()?;
     let all = names.is_empty() && faults.is_empty();
-    let (scopes, faults) = check::select(names, faults, full)?;
+    let chosen = check::select(names, faults, full)?;
     let mut record = Record::new(&["conform", "bench"]);
-    check::run(&mut record, &scopes, &faults, all, stop);
+    check::run(&mut record, &chosen, all, stop);
     check::show(&record, !all);
     check::draw(&record, plots)?;
     record.finish(stop, json)
@@ -213,9 +213,9 @@ pub fn verify_command(
 ) -> Result<bool> {
     writable(json)?;
     plots.map(plots::folder).transpose()?;
-    let (scopes, faults) = check::select(scope, &[], false)?;
+    let chosen = check::select(scope, &[], false)?;
     let mut record = Record::new(&[]);
-    check::run(&mut record, &scopes, &faults, scope.is_empty(), stop);
+    check::run(&mut record, &chosen, scope.is_empty(), stop);
     if !scope.is_empty() {
         record.skip("model scopes and faults that --scope leaves out");
     }
@@ -261,6 +261,9 @@ fn find_litmus(name: &str) -> Result<Litmus> {
 /// `catcache explore`.
 pub fn explore(name: &str, port: u16) -> Result<bool> {
     let mut counterexample = None;
+    if check::is_of_slots(name) {
+        bail!("the model of the life of a slot has no Explorer; `catcache check {name}` checks it and prints its runs");
+    }
     let program = if let Some(scope) = Scope::named(name) {
         scope.program
     } else if let Some(fault) = check::fault_named(name) {

@@ -17,6 +17,8 @@ pub struct Record {
     pub faults: Vec<FaultField>,
     /// The litmus files.
     pub litmus: Vec<LitmusField>,
+    /// The scenarios of the life of a slot.
+    pub slots: Vec<SlotField>,
     /// The oracle's runs.
     pub oracle: Vec<OracleField>,
     /// The figures.
@@ -118,6 +120,21 @@ pub struct LitmusField {
     pub outcomes: Vec<String>,
 }
 
+/// A scenario of the life of a slot, over the real entries and the real slab.
+#[derive(Debug, Serialize)]
+pub struct SlotField {
+    /// Its name.
+    pub scenario: &'static str,
+    /// Under loom.
+    pub loom: Explored,
+    /// Under shuttle.
+    pub shuttle: Explored,
+    /// Edges of the model's graph.
+    pub edges: usize,
+    /// "held", or what did not.
+    pub verdict: String,
+}
+
 /// A run of the oracle.
 #[derive(Debug, Serialize)]
 pub struct OracleField {
@@ -136,6 +153,7 @@ impl Record {
             models: Vec::new(),
             faults: Vec::new(),
             litmus: Vec::new(),
+            slots: Vec::new(),
             oracle: Vec::new(),
             benches: Vec::new(),
             not_played: Vec::new(),

@@ -59,7 +59,7 @@ fn step(step: cache::Step, levels: Levels) -> Option<Step> {
     })
 }
 
-fn saw(seen: &cache::Seen) -> Saw {
+pub(super) fn saw(seen: &cache::Seen) -> Saw {
     let place = |at: &cache::EntryAt| at.0;
     match seen {
         cache::Seen::Nothing => Saw::Nothing,
@@ -80,7 +80,7 @@ fn saw(seen: &cache::Seen) -> Saw {
     }
 }
 
-fn rule(rule: cache::Rule) -> Rule {
+pub(super) fn rule(rule: cache::Rule) -> Rule {
     macro_rules! same {
         ($($name:ident)+) => { match rule { $(cache::Rule::$name => Rule::$name),+ } };
     }

@@ -5,3 +5,6 @@ use std::thread;
 
 #[path = "body.rs"]
 pub mod body;
+
+#[path = "slots.rs"]
+pub mod slots;

@@ -5,3 +5,6 @@ use shuttle::thread;
 
 #[path = "body.rs"]
 pub mod body;
+
+#[path = "slots.rs"]
+pub mod slots;

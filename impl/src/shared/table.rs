@@ -345,16 +345,14 @@ impl Table {
             drop(guard);
             return Some(Linked::Kept { entry: old.at, token });
         }
-        let mut free = None;
         if let Some(old) = existing {
             let cut = self.cut(old.at, key.hash);
             debug_assert!(cut, "what was found is in the chain");
-            if old.unlink() {
-                free = Some(old.at);
-            }
             self.count(key.hash, partition::REPLACED);
         }
         self.link(new, key.hash);
+        // Last of all: references to it are dropped without the lock, and from now on the last of them frees the slot.
+        let free = existing.filter(|old| old.unlink()).map(|old| old.at);
         let replaced = existing.map(|old| EntryAt(old.at.0));
         probe.took(Step::Publish, Seen::Published { entry: EntryAt(new.at.0), replaced, kept_existing: false });
         drop(guard);
