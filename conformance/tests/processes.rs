@@ -44,13 +44,13 @@ fn different_outcomes_are_seen() {
     assert!(run(&mut Pool::default(), &file, 300, None).expect("it holds") > 1);
 }
 
-/// Each with the file that shows it on processes, too: there is no lock step here, so most of the runs go well.
+/// Each with the file that shows it on processes, too. There is no lock step here, so most of the runs go well; rules whose breach
+/// shows in a few steps only (`OpenStripe`: between the bracket's opening and its end) are left to replay and the simulators.
 #[test]
 fn a_rule_that_is_switched_off_in_the_processes_is_noticed() {
     for (rule, name) in [
         (Rule::CheckStripe, "a01-accepted-messages-bind"),
         (Rule::DropLocalOnAccept, "a01-accepted-messages-bind"),
-        (Rule::OpenStripe, "d11-half-of-a-commit"),
         (Rule::SendMessages, "a01-accepted-messages-bind"),
     ] {
         let file = prepared(name);
